@@ -1,0 +1,1 @@
+"""The only room that starts git or touches an object store."""

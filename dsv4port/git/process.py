@@ -1,0 +1,234 @@
+"""The only place that starts git, and the environment it is started in.
+
+Every call sees the same git whatever the user, the machine or the repository has configured: no
+system or user configuration, no hooks, no filters, no attributes of the user's, fixed locale, no
+prompt. Settings that a repository's own configuration could change are overridden one by one,
+because that file cannot be switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from dsv4port.errors import GitError
+
+MINIMUM_VERSION = (2, 38)
+"""Oldest git that has everything used here (``merge-tree --write-tree``, batched cat-file)."""
+
+_FIXED_CONFIG: tuple[tuple[str, str], ...] = (
+    # What a file looks like on disk is what the blob holds, byte for byte.
+    ("core.autocrlf", "false"),
+    ("core.eol", "lf"),
+    ("core.safecrlf", "false"),
+    ("core.attributesFile", os.devnull),
+    ("core.symlinks", "true"),
+    ("core.fileMode", "true"),
+    ("core.ignoreCase", "false"),
+    ("core.precomposeUnicode", "false"),
+    ("core.sparseCheckout", "false"),
+    ("core.protectHFS", "true"),
+    ("core.protectNTFS", "true"),
+    # Nothing of the user's runs.
+    ("core.hooksPath", os.devnull),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("core.alternateRefsCommand", "false"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("protocol.ext.allow", "never"),
+    # The stat cache must not be weakened: with these two loosened a changed file can look clean.
+    ("core.trustctime", "true"),
+    ("core.checkStat", "default"),
+    ("core.untrackedCache", "false"),
+    ("core.splitIndex", "false"),
+    ("core.excludesFile", os.devnull),
+    ("index.sparse", "false"),
+    # Diffs come out the same everywhere.
+    ("core.quotePath", "true"),
+    ("diff.algorithm", "myers"),
+    ("diff.context", "3"),
+    ("diff.interHunkContext", "0"),
+    ("diff.mnemonicPrefix", "false"),
+    ("diff.noprefix", "false"),
+    ("diff.srcPrefix", "a/"),
+    ("diff.dstPrefix", "b/"),
+    ("diff.orderFile", os.devnull),
+    ("diff.renameLimit", "10000"),
+    ("diff.suppressBlankEmpty", "false"),
+    ("diff.indentHeuristic", "true"),
+    ("i18n.commitEncoding", "UTF-8"),
+    ("i18n.logOutputEncoding", "UTF-8"),
+)
+
+NEUTRAL_ATTRIBUTES = b"* -text -filter -ident !eol !diff !merge !working-tree-encoding\n"
+"""Content of ``info/attributes``: wins over any ``.gitattributes`` that the tree ships."""
+
+
+def _environment(extra: Mapping[str, str], *, user_config: bool) -> dict[str, str]:
+    kept_git_variables = {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_PROXY_SSL_CAINFO"}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("GIT_") or (user_config and key in kept_git_variables)
+    }
+    environment.update(
+        LC_ALL="C",
+        LANGUAGE="C",
+        TZ="UTC",
+        GIT_CONFIG_NOSYSTEM="1",
+        GIT_CONFIG_GLOBAL=os.devnull,
+        GIT_ATTR_NOSYSTEM="1",
+        GIT_TERMINAL_PROMPT="0",
+        GIT_ASKPASS="true",
+        GIT_EDITOR="false",
+        GIT_OPTIONAL_LOCKS="0",
+        GIT_NO_REPLACE_OBJECTS="1",
+        GIT_NO_LAZY_FETCH="1",
+        GIT_CONFIG_COUNT=str(len(_FIXED_CONFIG)),
+    )
+    if user_config:
+        del environment["GIT_CONFIG_NOSYSTEM"], environment["GIT_CONFIG_GLOBAL"]
+        del environment["GIT_ASKPASS"]
+    for number, (key, value) in enumerate(_FIXED_CONFIG):
+        environment[f"GIT_CONFIG_KEY_{number}"] = key
+        environment[f"GIT_CONFIG_VALUE_{number}"] = value
+    environment.update(extra)
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A git process that ended with an accepted exit code."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output without its final newline, undecodable bytes kept as surrogates."""
+        return os.fsdecode(self.stdout).rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git bound to one repository (and work tree), never to whatever surrounds the folder.
+
+    Parameters:
+        git_dir: the repository folder (``.git`` or a bare repository); always given explicitly,
+            so that a folder inside another repository can never be mistaken for that repository.
+        work_tree: the work tree, for commands that need one.
+    """
+
+    git_dir: Path | None = None
+    work_tree: Path | None = None
+
+    def command(self, arguments: Iterable[str]) -> list[str]:
+        """The whole command line for `arguments`."""
+        command = [_executable()]
+        if self.git_dir is not None:
+            command.append(f"--git-dir={self.git_dir}")
+        if self.work_tree is not None:
+            command.append(f"--work-tree={self.work_tree}")
+        command.extend(arguments)
+        return command
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        accept: Collection[int] = (0,),
+        environment: Mapping[str, str] | None = None,
+        user_config: bool = False,
+        timeout: float | None = None,
+    ) -> Finished:
+        """Run one git command to its end.
+
+        Parameters:
+            accept: exit codes that are an answer; any other raises.
+            user_config: keep the user's configuration (proxies, credentials, ``insteadOf``); only
+                for transport, whose result is checked against a recorded id.
+
+        Raises:
+            GitError: git is missing, was killed, timed out or ended with another code.
+        """
+        try:
+            process = subprocess.run(
+                self.command(arguments),
+                input=stdin,
+                capture_output=True,
+                check=False,
+                cwd=self.work_tree,
+                env=_environment(environment or {}, user_config=user_config),
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(
+                f"`git {arguments[0]}` did not end within {timeout:.0f} s",
+                fix="check the network or the remote, then run the command again",
+            ) from error
+        except OSError as error:
+            raise GitError(f"git could not be started: {error.strerror}") from error
+        if process.returncode not in accept:
+            raise failed(arguments, process.returncode, process.stderr)
+        return Finished(process.returncode, process.stdout, process.stderr)
+
+    def start(self, *arguments: str, user_config: bool = False) -> subprocess.Popen[bytes]:
+        """Start a git process with pipes on standard input and output; the caller ends it."""
+        try:
+            return subprocess.Popen(
+                self.command(arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if user_config else subprocess.DEVNULL,
+                cwd=self.work_tree,
+                env=_environment({}, user_config=user_config),
+            )
+        except OSError as error:
+            raise GitError(f"git could not be started: {error.strerror}") from error
+
+
+def failed(arguments: Iterable[str], code: int, stderr: bytes) -> GitError:
+    """The error for a git command that ended with a code nobody expected."""
+    words = stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+    return GitError(
+        f"`git {' '.join(arguments)}` ended with exit code {code}",
+        fix="run `dsv4port doctor`; if git itself is fine, this is a defect worth reporting",
+        details=words[-10:],
+    )
+
+
+@lru_cache(maxsize=1)
+def _executable() -> str:
+    found = shutil.which("git")
+    if found is None:
+        raise GitError("git is not installed", fix="install git 2.38 or newer")
+    return found
+
+
+@lru_cache(maxsize=1)
+def version() -> tuple[int, ...]:
+    """The version of the installed git, for example ``(2, 39, 5)``."""
+    text = Git().run("--version").text
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    if match is None:
+        raise GitError(f"cannot read git's version from `{text}`")
+    return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def require_version() -> None:
+    """Raise GitError when the installed git is older than MINIMUM_VERSION."""
+    if version() < MINIMUM_VERSION:
+        have = ".".join(map(str, version()))
+        need = ".".join(map(str, MINIMUM_VERSION))
+        raise GitError(f"git {have} is too old", fix=f"install git {need} or newer")
