@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from dsv4port.errors import InternalError
 from dsv4port.git.objects import ObjectKind, object_id
@@ -47,6 +47,14 @@ class PackFile:
     count: int
 
 
+class _Place(NamedTuple):
+    """Where an object lies in the pack: offset and length in bytes, CRC-32 of those bytes."""
+
+    offset: int
+    length: int
+    checksum: int
+
+
 class PackWriter:
     """Collect objects into one pack under ``<objects>/pack``; nothing is visible before finish.
 
@@ -61,7 +69,7 @@ class PackWriter:
         self._folder = objects / "pack"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._level = compression
-        self._offsets: dict[str, tuple[int, int]] = {}
+        self._places: dict[str, _Place] = {}
         descriptor, name = tempfile.mkstemp(prefix="tmp_dsv4port_", dir=self._folder)
         self._temporary = Path(name)
         self._file: BinaryIO = os.fdopen(descriptor, "w+b", buffering=1 << 20)
@@ -81,12 +89,12 @@ class PackWriter:
         self.discard()
 
     def __contains__(self, identifier: str) -> bool:
-        return identifier in self._offsets
+        return identifier in self._places
 
     def add(self, kind: ObjectKind, data: bytes) -> str:
         """Write one object (once, however often it is added) and return its id."""
         identifier = object_id(kind, data)
-        if identifier in self._offsets:
+        if identifier in self._places:
             return identifier
         size = len(data)
         byte = (kind.value << 4) | (size & 0x0F)
@@ -99,22 +107,18 @@ class PackWriter:
         header.append(byte)
         packed = bytes(header) + zlib.compress(data, self._level)
         self._file.write(packed)
-        self._offsets[identifier] = (self._position, zlib.crc32(packed))
+        self._places[identifier] = _Place(self._position, len(packed), zlib.crc32(packed))
         self._position += len(packed)
         return identifier
 
     def read(self, identifier: str) -> bytes | None:
         """The data of an object added before, None when this pack does not hold it."""
-        place = self._offsets.get(identifier)
+        place = self._places.get(identifier)
         if place is None:
             return None
         self._file.flush()
-        following = min(
-            (offset for offset, _ in self._offsets.values() if offset > place[0]),
-            default=self._position,
-        )
-        self._file.seek(place[0])
-        packed = self._file.read(following - place[0])
+        self._file.seek(place.offset)
+        packed = self._file.read(place.length)
         self._file.seek(0, os.SEEK_END)
         start = 0
         while packed[start] & 0x80:
@@ -129,11 +133,11 @@ class PackWriter:
         """
         if not self._open:
             raise InternalError("the pack is already finished")
-        if not self._offsets:
+        if not self._places:
             self.discard()
             return None
         self._file.seek(8)
-        self._file.write(struct.pack(">I", len(self._offsets)))
+        self._file.write(struct.pack(">I", len(self._places)))
         self._file.flush()
         self._file.seek(0)
         digest = hashlib.sha1(usedforsecurity=False)
@@ -153,7 +157,7 @@ class PackWriter:
             self._write_index(index, digest.digest())
         else:
             self._temporary.unlink()
-        return PackFile(name, pack, index, len(self._offsets))
+        return PackFile(name, pack, index, len(self._places))
 
     def discard(self) -> None:
         """Remove what was written so far; does nothing after `finish`."""
@@ -165,7 +169,7 @@ class PackWriter:
 
     def _write_index(self, index: Path, pack_checksum: bytes) -> None:
         """Pack index version 2 (see git's ``gitformat-pack``)."""
-        identifiers = sorted(self._offsets)
+        identifiers = sorted(self._places)
         fanout, counts = [], [0] * 256
         for identifier in identifiers:
             counts[int(identifier[:2], 16)] += 1
@@ -173,9 +177,10 @@ class PackWriter:
         for count in counts:
             total += count
             fanout.append(total)
-        small, large = [], []
+        small: list[int] = []
+        large: list[int] = []
         for identifier in identifiers:
-            offset = self._offsets[identifier][0]
+            offset = self._places[identifier].offset
             if offset < 1 << 31:
                 small.append(offset)
             else:
@@ -186,7 +191,7 @@ class PackWriter:
                 b"\377tOc" + struct.pack(">I", 2),
                 struct.pack(">256I", *fanout),
                 bytes.fromhex("".join(identifiers)),
-                struct.pack(f">{total}I", *(self._offsets[i][1] for i in identifiers)),
+                struct.pack(f">{total}I", *(self._places[i].checksum for i in identifiers)),
                 struct.pack(f">{total}I", *small),
                 struct.pack(f">{len(large)}Q", *large),
                 pack_checksum,
