@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dsv4port.errors import BadInputError
+from dsv4port.manifest.document import Node, load_document
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.values import (
     FieldError,
@@ -155,4 +157,59 @@ def load_pins(project: Project) -> Pins:
     Raises:
         ManifestError: the file is malformed.
     """
-    raise NotImplementedError
+    root = load_document(project.pins_file, project.label(project.pins_file))
+    root.require_format(PINS_FORMAT, update="see docs/manifests.md for the present format")
+    by_name: dict[str, Pin] = {}
+    archives: dict[str, str] = {}
+    for key, node in root.mapping("pins").entries():
+        with node.located():
+            name = Name(key)
+        pin = _read_pin(name, node.as_mapping())
+        # Two pins with one archive come from copying an entry and forgetting to change it.
+        if pin.sdist is not None:
+            twin = archives.setdefault(pin.sdist.sha256, key)
+            if twin != key:
+                raise node.mapping("sdist").child("sha256").failed(f"is that of {twin} too")
+        by_name[name] = pin
+    root.finish()
+    if not by_name:
+        raise root.child("pins").failed("must hold at least one pin")
+    return Pins(root.document.label, MappingProxyType(by_name))
+
+
+def _read_pin(name: Name, node: Node) -> Pin:
+    sdist, git = node.optional_mapping("sdist"), node.optional_mapping("git")
+    with node.located():
+        pin = Pin(
+            name,
+            sdist=None if sdist is None else _read_sdist(sdist),
+            git=None if git is None else _read_git(git),
+        )
+    node.finish()
+    return pin
+
+
+def _read_sdist(node: Node) -> SdistSource:
+    with node.located():
+        source = SdistSource(
+            name=node.text("name"),
+            version=node.text("version"),
+            sha256=node.text("sha256"),
+            tree=node.optional_text("tree"),
+            filename=node.optional_text("filename"),
+        )
+    node.finish()
+    return source
+
+
+def _read_git(node: Node) -> GitSource:
+    with node.located():
+        source = GitSource(
+            url=node.text("url"),
+            tag=node.optional_text("tag"),
+            commit=node.optional_text("commit"),
+            commit_prefix=node.optional_text("commit_prefix"),
+            tree=node.optional_text("tree"),
+        )
+    node.finish()
+    return source

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable
 
 from dsv4port.errors import BadInputError
+from dsv4port.patch.paths import unsafe_reason
+from dsv4port.patch.quote import display_path
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_UNSAFE_PATH = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\0", re.IGNORECASE)
+_PATCH_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]*\.(?:patch|diff)")
 
 MAX_SHOWN = 60
 """How much of a wrong value a message repeats, in characters."""
@@ -110,19 +112,26 @@ def check_filled(field: str, value: str) -> None:
 
 def check_tree_path(field: str, path: bytes) -> None:
     """Raise FieldError unless ``path`` stays inside a tree and out of any ``.git``."""
-    if _UNSAFE_PATH.search(path) is not None:
-        raise FieldError(
-            field,
-            f"is {shown(path.decode(errors='backslashreplace'))}; a path is relative, with no "
-            "empty, `.`, `..` or `.git` part",
-        )
+    reason = unsafe_reason(path)
+    if reason is not None:
+        raise FieldError(field, f"is {shown(display_path(path))}, which {reason}")
 
 
 def check_relative_path(field: str, path: str) -> None:
-    """Like :func:`check_tree_path` for text; backslashes and drive letters are refused too."""
-    if "\\" in path or path[1:2] == ":":
-        raise FieldError(field, f"is {shown(path)}; write paths with `/`, relative to the folder")
-    check_tree_path(field, path.encode(errors="surrogateescape"))
+    """Like :func:`check_tree_path` for text; backslashes are refused too."""
+    if "\\" in path:
+        raise FieldError(field, f"is {shown(path)}; write paths with `/`")
+    check_tree_path(field, path.encode())
+
+
+def check_patch_file(field: str, file: str) -> None:
+    """Raise FieldError unless ``file`` is the plain name of a patch file."""
+    if _PATCH_FILE.fullmatch(file) is None:
+        raise FieldError(
+            field,
+            f"names {shown(file)}; a patch file lies in the folder of its series, and its name "
+            "has letters, digits, `.`, `_`, `-`, `+` and `@` and ends in .patch or .diff",
+        )
 
 
 def check_pull_requests(field: str, references: Iterable[PullRequest]) -> None:

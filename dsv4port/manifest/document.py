@@ -1,0 +1,493 @@
+"""The gate that YAML comes in through, and the cursor that reads what came in.
+
+The gate accepts a small part of YAML: one document of mappings with text keys, sequences and
+scalars. Anchors, aliases, tags and duplicate keys are refused, so a file means what it looks
+like and cannot blow up. Scalars have no types of their own: the getter that is asked decides,
+and refuses an unquoted word that other YAML readers would not take for text.
+
+Files are read once, event by event, without positions. Only an error reads the file again, to
+find the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dsv4port.errors import BadInputError, ManifestError
+from dsv4port.manifest.scalars import is_boolean, is_null, is_typed
+from dsv4port.manifest.values import FieldError, Name, shown, suggestion
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Largest manifest that is read, in bytes."""
+
+MAX_DEPTH = 32
+"""How deep mappings and sequences may nest."""
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BARE_SEGMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+# What YAML does not allow in a file, even quoted.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Word(str):
+    """An unquoted scalar that some YAML reader takes for a number, a boolean, null or a merge."""
+
+    __slots__ = ()
+
+
+class Document:
+    """One YAML file: its name in messages, its text, and its content as plain Python values."""
+
+    __slots__ = ("content", "label", "text")
+
+    def __init__(self, label: str, text: str) -> None:
+        self.label = label
+        self.text = text
+        self.content = _Builder(label, text).build()
+
+    def line_of(self, path: tuple[str | int, ...]) -> int:
+        """The line, from 1, on which the key or item at ``path`` begins."""
+        yaml, loader = _yaml()
+        node = yaml.compose(self.text, Loader=loader)
+        line = node.start_mark.line
+        for step in path:
+            if isinstance(step, int):
+                node = node.value[step]
+                line = node.start_mark.line
+            else:
+                key, node = next(pair for pair in node.value if pair[0].value == step)
+                line = key.start_mark.line
+        return int(line) + 1
+
+
+def load_document(path: Path, label: str) -> Node:
+    """Read a YAML file whose content must be a mapping.
+
+    Parameters:
+        label: the name of the file in messages.
+
+    Raises:
+        ManifestError: the file cannot be read or is outside of what the gate accepts.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(
+            f"{label}:1: cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from error
+    return parse_document(data, label)
+
+
+def parse_document(data: bytes, label: str) -> Node:
+    """Like :func:`load_document`, from bytes."""
+    if len(data) > MAX_BYTES:
+        raise ManifestError(f"{label}:1: is larger than {MAX_BYTES // 1024**2} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ManifestError(
+            f"{label}:{line}: is not UTF-8 (byte 0x{data[error.start]:02x})",
+            fix="save the file as UTF-8",
+        ) from error
+    document = Document(label, text)
+    return Node(document, None, "", document.content).as_mapping()
+
+
+class Node:
+    """A cursor: one value of a document, and where it stands.
+
+    The getters of a mapping remember which keys were asked for; :meth:`finish` then refuses
+    the keys that nobody knows. All getters raise ManifestError.
+    """
+
+    __slots__ = ("_asked", "document", "key", "parent", "value")
+
+    def __init__(
+        self, document: Document, parent: Node | None, key: str | int, value: object
+    ) -> None:
+        self.document = document
+        self.parent = parent
+        self.key = key
+        self.value = value
+        self._asked: dict[str, None] | None = None
+
+    # ---- the value itself
+
+    def as_text(self) -> str:
+        """The value as text. An unquoted word that could be something else is refused."""
+        value = self.value
+        if type(value) is str:
+            return value
+        if isinstance(value, Word):
+            if is_null(value):
+                raise self.failed("has no value, needs text")
+            raise self.failed(
+                f"must be text, but unquoted {value} is {_reading(value)} in YAML; "
+                f'quote it: "{value}"'
+            )
+        raise self.failed(f"must be text, is a {_kind(value)}")
+
+    def as_name(self) -> Name:
+        """The value as a name."""
+        with self.located():
+            return Name(self.as_text())
+
+    def as_integer(self) -> int:
+        """The value as an integer in plain decimal."""
+        value = self.value
+        if isinstance(value, Word) and _INTEGER.fullmatch(value) is not None:
+            return int(value)
+        if isinstance(value, str):
+            quotes = "" if isinstance(value, Word) else " in quotes"
+            raise self.failed(
+                f"must be a whole number in plain decimal, is {shown(str(value))}{quotes}"
+            )
+        raise self.failed(f"must be a whole number, is a {_kind(value)}")
+
+    def as_boolean(self) -> bool:
+        """The value as true or false; the other spellings of YAML 1.1 are refused."""
+        value = self.value
+        if isinstance(value, Word) and value in ("true", "false"):
+            return value == "true"
+        found = shown(str(value)) if isinstance(value, str) else f"a {_kind(value)}"
+        raise self.failed(f"must be true or false, is {found}")
+
+    def as_mapping(self) -> Node:
+        """This node, whose value is a mapping."""
+        if not isinstance(self.value, dict):
+            raise self.failed(
+                f"must be a mapping (`key: value` lines), is {_described(self.value)}"
+            )
+        return self
+
+    def as_sequence(self) -> list[Node]:
+        """One node per item."""
+        value = self.value
+        if not isinstance(value, list):
+            raise self.failed(f"must be a list (`- item` lines), is {_described(value)}")
+        return [Node(self.document, self, index, item) for index, item in enumerate(value)]
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the value is left out or null."""
+        return isinstance(self.value, Word) and is_null(self.value)
+
+    # ---- entries of a mapping that must be there
+
+    def child(self, key: str) -> Node:
+        """The node of a key that must be there."""
+        found = self.optional(key)
+        if found is None:
+            raise self.failed(f"missing key `{key}`")
+        return found
+
+    def text(self, key: str) -> str:
+        """Text under ``key``."""
+        return self.child(key).as_text()
+
+    def name(self, key: str) -> Name:
+        """A name under ``key``."""
+        return self.child(key).as_name()
+
+    def integer(self, key: str) -> int:
+        """A whole number under ``key``."""
+        return self.child(key).as_integer()
+
+    def boolean(self, key: str) -> bool:
+        """True or false under ``key``."""
+        return self.child(key).as_boolean()
+
+    def mapping(self, key: str) -> Node:
+        """A mapping under ``key``."""
+        return self.child(key).as_mapping()
+
+    def sequence(self, key: str) -> list[Node]:
+        """The items of a list under ``key``."""
+        return self.child(key).as_sequence()
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts under ``key``."""
+        return tuple(item.as_text() for item in self.sequence(key))
+
+    def names(self, key: str) -> tuple[Name, ...]:
+        """A list of names under ``key``."""
+        return tuple(item.as_name() for item in self.sequence(key))
+
+    # ---- entries that may be left out or null
+
+    def optional(self, key: str) -> Node | None:
+        """The node of a key, None when the mapping lacks it."""
+        asked = self._asked
+        if asked is None:
+            asked = self._asked = {}
+        asked[key] = None
+        assert isinstance(self.value, dict)
+        value = self.value.get(key)
+        return None if value is None else Node(self.document, self, key, value)
+
+    def _filled(self, key: str) -> Node | None:
+        found = self.optional(key)
+        return None if found is None or found.is_null else found
+
+    def optional_text(self, key: str) -> str | None:
+        """Text under ``key``, or None."""
+        found = self._filled(key)
+        return None if found is None else found.as_text()
+
+    def optional_name(self, key: str) -> Name | None:
+        """A name under ``key``, or None."""
+        found = self._filled(key)
+        return None if found is None else found.as_name()
+
+    def optional_integer(self, key: str) -> int | None:
+        """A whole number under ``key``, or None."""
+        found = self._filled(key)
+        return None if found is None else found.as_integer()
+
+    def optional_boolean(self, key: str, default: bool = False) -> bool:
+        """True or false under ``key``, or the default."""
+        found = self._filled(key)
+        return default if found is None else found.as_boolean()
+
+    def optional_mapping(self, key: str) -> Node | None:
+        """A mapping under ``key``, or None."""
+        found = self._filled(key)
+        return None if found is None else found.as_mapping()
+
+    def optional_sequence(self, key: str) -> list[Node]:
+        """The items of a list under ``key``, or none."""
+        found = self._filled(key)
+        return [] if found is None else found.as_sequence()
+
+    def optional_texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts under ``key``, or none."""
+        return tuple(item.as_text() for item in self.optional_sequence(key))
+
+    def optional_names(self, key: str) -> tuple[Name, ...]:
+        """A list of names under ``key``, or none."""
+        return tuple(item.as_name() for item in self.optional_sequence(key))
+
+    def entries(self) -> Iterator[tuple[str, Node]]:
+        """All entries of a mapping whose keys are data, such as pin names."""
+        assert isinstance(self.value, dict)
+        self._asked = dict.fromkeys(self.value)
+        for key, value in self.value.items():
+            yield key, Node(self.document, self, key, value)
+
+    # ---- checks
+
+    def require_format(self, expected: int, *, update: str) -> None:
+        """Check the ``format`` key, which says how the rest is to be read.
+
+        Parameters:
+            update: what to do about an older format, for the ``fix`` of the error.
+        """
+        if self.optional("format") is None:
+            raise self.failed("missing key `format`", fix=f"add `format: {expected}`")
+        found = self.integer("format")
+        if found == expected:
+            return
+        age, fix = ("newer", "upgrade dsv4port") if found > expected else ("older", update)
+        raise self.child("format").failed(
+            f"format {found} is {age} than what this dsv4port reads ({expected})", fix=fix
+        )
+
+    def finish(self) -> None:
+        """Refuse keys that no getter has asked for."""
+        value = self.value
+        assert isinstance(value, dict)
+        known = self._asked or {}
+        if value.keys() <= known.keys():
+            return
+        unknown = next(key for key in value if key not in known)
+        missing = [key for key in known if key not in value]
+        raise self.failed(
+            f"unknown key {shown(unknown)}, expected one of {', '.join(known)}"
+            f"{suggestion(unknown, missing or known)}",
+            at=unknown,
+        )
+
+    # ---- errors
+
+    def failed(
+        self, problem: str, *, fix: str | None = None, at: str | int | None = None
+    ) -> ManifestError:
+        """The error that says ``problem`` about this node.
+
+        Parameters:
+            at: key of the entry whose line is to be named instead of this node's own.
+        """
+        steps = self._steps()
+        line = self.document.line_of(steps if at is None else (*steps, at))
+        path = _spelled(steps)
+        return ManifestError(
+            f"{self.document.label}:{line}: {path + ': ' if path else ''}{problem}", fix=fix
+        )
+
+    def failed_value(self, error: BadInputError) -> ManifestError:
+        """``error``, which the constructor of a value raised, with the place it comes from."""
+        if not isinstance(error, FieldError):
+            return self.failed(error.what, fix=error.fix)
+        if isinstance(self.value, dict) and error.field in self.value:
+            return self.child(error.field).failed(error.problem, fix=error.fix)
+        return self.failed(error.what, fix=error.fix)
+
+    def located(self) -> _Located:
+        """A context in which BadInputError from values becomes ManifestError from here."""
+        return _Located(self)
+
+    def _steps(self) -> tuple[str | int, ...]:
+        steps: list[str | int] = []
+        node = self
+        while node.parent is not None:
+            steps.append(node.key)
+            node = node.parent
+        return tuple(reversed(steps))
+
+
+class _Located:
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, BadInputError) and not isinstance(error, ManifestError):
+            raise self.node.failed_value(error) from error
+
+
+class _Builder:
+    """Builds plain values from parser events, refusing what the gate does not accept."""
+
+    __slots__ = ("label", "loader", "next", "text", "yaml")
+
+    def __init__(self, label: str, text: str) -> None:
+        self.label = label
+        self.text = text
+        self.yaml, self.loader = _yaml()
+        self.next: Callable[[], Any] = lambda: None
+
+    def build(self) -> object:
+        yaml = self.yaml
+        try:
+            self.next = self.loader(self.text).get_event
+            self.next()  # the start of the stream
+            start = self.next()
+            if isinstance(start, yaml.StreamEndEvent):
+                raise ManifestError(f"{self.label}:1: is empty")
+            if start.tags:
+                raise self._refuse(start, "a %TAG directive has no place in a manifest")
+            value = self._value(self.next(), 1)
+            self.next()  # the end of the document
+            after = self.next()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark is not None else 1
+            raise ManifestError(
+                f"{self.label}:{line}: is not valid YAML: {error.problem or error.context}"
+            ) from error
+        except yaml.reader.ReaderError as error:
+            raise self._unprintable() from error
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise self._refuse(after, "starts a second document; a manifest is one document")
+        return value
+
+    def _value(self, event: Any, depth: int) -> object:
+        yaml = self.yaml
+        kind = type(event)
+        if kind is yaml.AliasEvent:
+            raise self._refuse(event, f"the alias *{event.anchor} is refused; write the value out")
+        if event.anchor is not None:
+            raise self._refuse(event, f"the anchor &{event.anchor} is refused")
+        if event.tag is not None:
+            raise self._refuse(event, f"the tag {event.tag} is refused; quote text instead")
+        if kind is yaml.ScalarEvent:
+            value: str = event.value
+            return Word(value) if event.implicit[0] and is_typed(value) is not None else value
+        if depth > MAX_DEPTH:
+            raise self._refuse(event, f"nests deeper than {MAX_DEPTH} levels")
+        if kind is yaml.SequenceStartEvent:
+            return self._sequence(depth)
+        return self._mapping(depth)
+
+    def _sequence(self, depth: int) -> list[object]:
+        end = self.yaml.SequenceEndEvent
+        items = []
+        while type(event := self.next()) is not end:
+            items.append(self._value(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, object]:
+        end = self.yaml.MappingEndEvent
+        scalar = self.yaml.ScalarEvent
+        entries: dict[str, object] = {}
+        while type(event := self.next()) is not end:
+            if type(event) is not scalar and type(event) is not self.yaml.AliasEvent:
+                raise self._refuse(event, "a key must be text, not a mapping or a list")
+            key = self._value(event, depth)
+            if type(key) is not str:
+                raise self._refuse(
+                    event, f"the key {shown(str(key))} is not text in YAML; quote it"
+                )
+            if key in entries:
+                raise self._refuse(event, f"the key {shown(key)} is there twice")
+            entries[key] = self._value(self.next(), depth + 1)
+        return entries
+
+    def _refuse(self, event: Any, problem: str) -> ManifestError:
+        return ManifestError(f"{self.label}:{event.start_mark.line + 1}: {problem}")
+
+    def _unprintable(self) -> ManifestError:
+        found = _UNPRINTABLE.search(self.text)
+        assert found is not None
+        line = self.text.count("\n", 0, found.start()) + 1
+        return ManifestError(
+            f"{self.label}:{line}: holds the character U+{ord(found[0]):04X}, which YAML does not "
+            "allow"
+        )
+
+
+def _yaml() -> tuple[Any, Any]:
+    import yaml
+
+    return yaml, getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _spelled(steps: tuple[str | int, ...]) -> str:
+    spelled = ""
+    for step in steps:
+        if isinstance(step, str) and _BARE_SEGMENT.fullmatch(step) is not None:
+            spelled += f".{step}" if spelled else step
+        else:
+            spelled += f"[{step if isinstance(step, int) else shown(step)[1:-1]}]"
+    return spelled
+
+
+def _reading(word: str) -> str:
+    if is_boolean(word):
+        return "true or false"
+    return "a merge sign" if word in ("<<", "=") else "a number"
+
+
+def _kind(value: object) -> str:
+    return "mapping" if isinstance(value, dict) else "list"
+
+
+def _described(value: object) -> str:
+    if isinstance(value, str):
+        return "empty" if isinstance(value, Word) and is_null(value) else shown(str(value))
+    return f"a {_kind(value)}"
