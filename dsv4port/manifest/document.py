@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from dsv4port.errors import BadInputError, ManifestError
 from dsv4port.manifest.scalars import is_boolean, is_null, is_typed
@@ -31,6 +32,8 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BARE_SEGMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What YAML does not allow in a file, even quoted.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+E = TypeVar("E", bound=Enum)
 
 
 class Word(str):
@@ -218,6 +221,18 @@ class Node:
     def names(self, key: str) -> tuple[Name, ...]:
         """A list of names under ``key``."""
         return tuple(item.as_name() for item in self.sequence(key))
+
+    def choice(self, key: str, kind: type[E]) -> E:
+        """The member of an enum whose value stands under ``key``."""
+        child = self.child(key)
+        word = child.as_text()
+        for member in kind:
+            if member.value == word:
+                return member
+        known = [str(member.value) for member in kind]
+        raise child.failed(
+            f"is {shown(word)}, must be one of {', '.join(known)}{suggestion(word, known)}"
+        )
 
     # ---- entries that may be left out or null
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
 
+from dsv4port.errors import BadInputError
+from dsv4port.manifest.document import Node, Word, load_document
 from dsv4port.manifest.pins import Pins
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.values import (
@@ -19,9 +24,12 @@ from dsv4port.manifest.values import (
     check_relative_path,
     check_unique,
     shown,
+    suggestion,
 )
 
 PATCHSET_FORMAT = 1
+
+T = TypeVar("T")
 
 _MARKER = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -126,6 +134,15 @@ class Probe:
     def applies_to(self, pin: str) -> bool:
         """Whether the probe counts for ``pin``."""
         return not self.pins or pin in self.pins
+
+    def find(self, content: bytes) -> int | None:
+        """Where in ``content`` the needle begins, in bytes from 0, None when it is not there."""
+        assert self.needle is not None
+        if self.regex:
+            match = re.search(self.needle.encode(), content, re.MULTILINE)
+            return None if match is None else match.start()
+        at = content.find(self.needle.encode())
+        return None if at < 0 else at
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +297,38 @@ class Patchset:
     excluded: tuple[Excluded, ...] = ()
     refused: Mapping[Name, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_filled("title", self.title)
+        check_filled("why", self.why)
+        for pin, folder in self.series.items():
+            check_name("series", pin)
+            check_name("series", folder)
+        if not self.series:
+            raise FieldError("series", "must name at least one pin")
+        for pin in self.refused:
+            check_name("refused", pin)
+            if pin in self.series:
+                raise FieldError("refused", f"names {pin}, which `series` has patches for")
+        for key in ("requires", "conflicts", "companions"):
+            others = [relation.patchset for relation in getattr(self, key)]
+            if self.name in others:
+                raise FieldError(key, "names the patchset itself")
+            check_unique(key, others)
+        required = {relation.patchset for relation in self.requires}
+        for conflict in self.conflicts:
+            if conflict.patchset in required:
+                raise FieldError("conflicts", f"names {conflict.patchset}, which is required too")
+        check_unique("tests", (test.path for test in self.tests))
+        for path in self.upstream_tests:
+            check_relative_path("upstream_tests", path)
+        check_unique("upstream_tests", self.upstream_tests)
+        check_unique("upstreamed", (entry.pin for entry in self.upstreamed))
+        check_unique("kernels", (kernel.name for kernel in self.kernels))
+        # Read-only, so that a frozen patchset is frozen all through.
+        object.__setattr__(self, "series", MappingProxyType(dict(self.series)))
+        object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
+
 
 def load_patchset(project: Project, name: str, pins: Pins | None = None) -> Patchset:
     """Read one patchset manifest.
@@ -291,4 +340,211 @@ def load_patchset(project: Project, name: str, pins: Pins | None = None) -> Patc
         BadInputError: there is no such patchset.
         ManifestError: the file is malformed, or names a test that is not there.
     """
-    raise NotImplementedError
+    folder, file = project.patchset_folder(name), project.patchset_file(name)
+    if not file.is_file():
+        raise BadInputError(
+            f"there is no patchset {shown(name)}{suggestion(name, project.patchset_names())}",
+            fix=f"make {project.label(file)}, or see `dsv4port list` for what there is",
+        )
+    root = load_document(file, project.label(file))
+    root.require_format(PATCHSET_FORMAT, update="see docs/manifests.md for the present format")
+    stated = root.name("name")
+    if stated != folder.name:
+        raise root.child("name").failed(f"is {stated}, but the folder is {folder.name}")
+    with root.located():
+        patchset = Patchset(
+            name=stated,
+            title=root.text("title"),
+            why=root.text("why"),
+            origin=_read_origin(root.mapping("origin")),
+            series=_read_series_folders(root.mapping("series")),
+            requires=_read_relations(root, "requires", Requirement),
+            conflicts=_read_relations(root, "conflicts", Conflict),
+            companions=_read_relations(root, "companions", Companion),
+            preconditions=_read_list(root, "preconditions", _read_probe),
+            upstreamed=_read_list(root, "upstreamed", _read_upstreamed),
+            hazards=_read_list(root, "hazards", _read_hazard),
+            guard=_read_guard(root.optional_mapping("guard")),
+            tests=_read_list(root, "tests", _read_test),
+            upstream_tests=root.optional_texts("upstream_tests"),
+            kernels=_read_list(root, "kernels", _read_kernel),
+            not_run=_read_list(root, "not_run", _read_not_run),
+            excluded=_read_list(root, "excluded", _read_excluded),
+            refused=_read_refused(root.optional_mapping("refused")),
+        )
+    root.finish()
+    _check_files(root, folder, patchset)
+    if pins is not None:
+        _check_pins(root, patchset, pins)
+    return patchset
+
+
+def _read_list(root: Node, key: str, read: Callable[[Node], T]) -> tuple[T, ...]:
+    values = []
+    for node in root.optional_sequence(key):
+        node.as_mapping()
+        with node.located():
+            values.append(read(node))
+        node.finish()
+    return tuple(values)
+
+
+def _read_pull_requests(node: Node) -> tuple[PullRequest, ...]:
+    return tuple(
+        item.as_integer() if isinstance(item.value, Word) else item.as_text()
+        for item in node.optional_sequence("prs")
+    )
+
+
+def _read_origin(node: Node) -> Origin:
+    with node.located():
+        origin = Origin(
+            written=node.choice("written", Written),
+            seed=node.optional_text("seed"),
+            prs=_read_pull_requests(node),
+            author=node.optional_text("author"),
+            note=node.optional_text("note"),
+        )
+    node.finish()
+    return origin
+
+
+def _read_series_folders(node: Node) -> dict[Name, str]:
+    folders: dict[Name, str] = {}
+    for pin, entry in node.entries():
+        with entry.located():
+            folders[Name(pin)] = Name(pin) if entry.is_null else entry.as_name()
+    return folders
+
+
+def _read_relations(root: Node, key: str, kind: Callable[[Name, str, str], T]) -> tuple[T, ...]:
+    return _read_list(
+        root,
+        key,
+        lambda node: kind(node.name("patchset"), node.text("reason"), node.text("breaks")),
+    )
+
+
+def _read_probe(node: Node) -> Probe:
+    asked = [kind for kind in ProbeKind if node.optional(kind.value) is not None]
+    if len(asked) != 1:
+        choices = ", ".join(f"`{kind.value}`" for kind in ProbeKind)
+        raise node.failed(f"must have exactly one of {choices}, has {len(asked)}")
+    kind = asked[0]
+    about_path = kind in (ProbeKind.EXISTS, ProbeKind.ABSENT)
+    if about_path and not node.boolean(kind.value):
+        raise node.child(kind.value).failed("must be true; use the opposite probe instead of false")
+    return Probe(
+        path=node.text("path"),
+        kind=kind,
+        why=node.text("why"),
+        needle=None if about_path else node.text(kind.value),
+        regex=node.optional_boolean("regex"),
+        pins=node.optional_names("pins"),
+    )
+
+
+def _read_upstreamed(node: Node) -> Upstreamed:
+    return Upstreamed(
+        pin=node.name("pin"),
+        prs=_read_pull_requests(node),
+        fingerprint=_read_fingerprint(node.optional_mapping("fingerprint")),
+        companion=_read_fingerprint(node.optional_mapping("companion")),
+    )
+
+
+def _read_fingerprint(node: Node | None) -> Fingerprint | None:
+    if node is None:
+        return None
+    with node.located():
+        fingerprint = Fingerprint(node.text("path"), node.text("contains"))
+    node.finish()
+    return fingerprint
+
+
+def _read_hazard(node: Node) -> Hazard:
+    return Hazard(node.text("condition"), node.text("effect"), node.text("evidence"))
+
+
+def _read_guard(node: Node | None) -> Guard | None:
+    if node is None:
+        return None
+    fields = node.optional_mapping("fields")
+    with node.located():
+        guard = Guard(
+            name=node.text("name"),
+            module=node.text("module"),
+            summary=node.text("summary"),
+            fields=()
+            if fields is None
+            else tuple((key, entry.as_text()) for key, entry in fields.entries()),
+        )
+    node.finish()
+    return guard
+
+
+def _read_test(node: Node) -> RegressionTest:
+    return RegressionTest(
+        path=node.text("path"),
+        covers=node.text("covers"),
+        markers=node.optional_texts("markers"),
+        fix=node.optional_boolean("fix"),
+    )
+
+
+def _read_kernel(node: Node) -> Kernel:
+    return Kernel(node.name("name"), node.texts("sources"), node.texts("architectures"))
+
+
+def _read_not_run(node: Node) -> NotRun:
+    return NotRun(node.text("what"), node.text("why"))
+
+
+def _read_excluded(node: Node) -> Excluded:
+    return Excluded(node.text("item"), node.text("reason"))
+
+
+def _read_refused(node: Node | None) -> dict[Name, str]:
+    reasons: dict[Name, str] = {}
+    if node is not None:
+        for pin, entry in node.entries():
+            with entry.located():
+                reasons[Name(pin)] = entry.as_text()
+                check_filled("reason", reasons[Name(pin)])
+    return reasons
+
+
+def _check_files(root: Node, folder: Path, patchset: Patchset) -> None:
+    for path in sorted(folder.glob("*/series")):
+        if path.parent.name not in patchset.series.values():
+            raise root.child("series").failed(
+                f"does not name {path.parent.name}, whose folder has a series: patches nobody "
+                "applies",
+                fix="add the pin, or take the folder away",
+            )
+    for node, test in zip(root.optional_sequence("tests"), patchset.tests, strict=True):
+        if not (folder / test.path).is_file():
+            raise node.child("path").failed(f"there is no file {shown(test.path)} in the patchset")
+    for node, kernel in zip(root.optional_sequence("kernels"), patchset.kernels, strict=True):
+        for item, source in zip(node.sequence("sources"), kernel.sources, strict=True):
+            if not (folder / source).is_file():
+                raise item.failed(f"there is no file {shown(source)} in the patchset")
+
+
+def _check_pins(root: Node, patchset: Patchset, pins: Pins) -> None:
+    def check(pin: str, node: Node) -> None:
+        if pin not in pins:
+            raise node.failed(
+                f"unknown pin {shown(pin)}{suggestion(pin, pins)}",
+                fix=f"{pins.label} has {', '.join(pins)}",
+            )
+
+    for key in ("series", "refused"):
+        mapping = root.optional_mapping(key)
+        for pin, node in () if mapping is None else mapping.entries():
+            check(pin, node)
+    for node in root.optional_sequence("upstreamed"):
+        check(node.text("pin"), node.child("pin"))
+    for node in root.optional_sequence("preconditions"):
+        for item in node.optional_sequence("pins"):
+            check(item.as_text(), item)

@@ -1,28 +1,37 @@
-"""``patchsets/<name>/<pin>/series``: which patch files of the folder are applied, in order."""
+"""``patchsets/<name>/<pin>/series``: which patch files of the folder are applied, in order.
+
+One file name a line. Blank lines and lines that start with ``#`` are kept when it is rewritten.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dsv4port.errors import BadInputError, ManifestError
+from dsv4port.manifest.files import write_atomically
 from dsv4port.manifest.patchset import Patchset
 from dsv4port.manifest.project import Project
-from dsv4port.manifest.values import Name
+from dsv4port.manifest.values import (
+    FieldError,
+    Name,
+    check_name,
+    check_patch_file,
+    check_unique,
+    shown,
+)
 
 SERIES_FILE = "series"
 PATCH_SUFFIXES = (".patch", ".diff")
-
-_ENTRY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]*\.(?:patch|diff)")
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """The ordered patch files of one patchset for one pin.
 
-    ``lines`` is the file split at line ends, comments and blank lines included, so that writing
-    gives the file back byte for byte; ``entries`` is derived from it.
+    ``lines`` is the file split at its line feeds, comments and blank lines included, so that
+    writing gives the file back byte for byte; ``entries`` is derived from it.
     """
 
     patchset: Name
@@ -30,19 +39,75 @@ class Series:
     folder: Path
     lines: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        check_name("patchset", self.patchset)
+        check_name("pin", self.pin)
+        for line in self.lines:
+            if "\n" in line or "\r" in line:
+                raise FieldError("lines", f"holds a line end: {shown(line)}")
+        for entry in self.entries:
+            check_patch_file("lines", entry)
+        check_unique("lines", self.entries)
+        if not self.entries:
+            raise FieldError("lines", "must name at least one patch")
+
     @property
     def entries(self) -> tuple[str, ...]:
         """The patch file names, in the order of application."""
-        raise NotImplementedError
+        return tuple(line.strip() for line in self.lines if _is_entry(line))
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The patch files, in the order of application."""
         return tuple(self.folder / entry for entry in self.entries)
 
+    @property
+    def file(self) -> Path:
+        """The series file."""
+        return self.folder / SERIES_FILE
+
+    def encode(self) -> bytes:
+        """The content of the series file."""
+        return "\n".join(self.lines).encode()
+
     def with_entries(self, entries: Iterable[str]) -> Series:
-        """The series with these patch files; comments stay with the entries they stand above."""
-        raise NotImplementedError
+        """The series with these patch files instead.
+
+        Comments stay above the entry they stand above. Those of a removed entry are kept too,
+        above the next one that stays, or at the end; a first block that a blank line sets off
+        stays at the top.
+        """
+        entries = tuple(entries)
+        if entries == self.entries:
+            return self
+        head, above, tail = self._comments(frozenset(entries))
+        lines = list(head)
+        for entry in entries:
+            lines += above.get(entry, ())
+            lines.append(entry)
+        return Series(self.patchset, self.pin, self.folder, (*lines, *tail, ""))
+
+    def _comments(
+        self, staying: frozenset[str]
+    ) -> tuple[list[str], dict[str, list[str]], list[str]]:
+        lines = list(self.lines[:-1] if self.lines[-1:] == ("",) else self.lines)
+        first = next(index for index, line in enumerate(lines) if _is_entry(line))
+        blanks = [index for index, line in enumerate(lines[:first]) if not line.strip()]
+        top = blanks[-1] + 1 if blanks else 0
+        above: dict[str, list[str]] = {}
+        waiting: list[str] = []
+        for line in lines[top:]:
+            if not _is_entry(line):
+                waiting.append(line)
+            elif line.strip() in staying:
+                above[line.strip()] = waiting
+                waiting = []
+        return lines[:top], above, waiting
+
+
+def new_series(patchset: Name, pin: Name, folder: Path, entries: Iterable[str]) -> Series:
+    """A series without comments. Raises BadInputError when the entries make no series."""
+    return Series(patchset, pin, folder, (*entries, ""))
 
 
 def load_series(project: Project, patchset: Patchset, pin: str) -> Series:
@@ -53,9 +118,76 @@ def load_series(project: Project, patchset: Patchset, pin: str) -> Series:
         ManifestError: the file is missing or malformed, names a missing file, a file twice or a
             file outside its folder, or leaves out a patch file that lies in the folder.
     """
-    raise NotImplementedError
+    name = next((known for known in patchset.series if known == pin), None)
+    if name is None:
+        raise BadInputError(
+            f"patchset {patchset.name} has no series for {shown(pin)}",
+            fix=f"it has {', '.join(patchset.series)}; port one of them with `dsv4port port`",
+        )
+    folder = project.patchset_folder(patchset.name) / patchset.series[name]
+    label = project.label(folder / SERIES_FILE)
+    return parse_series(_read(folder / SERIES_FILE, label), label, patchset.name, name, folder)
+
+
+def parse_series(data: bytes, label: str, patchset: Name, pin: Name, folder: Path) -> Series:
+    """Like :func:`load_series`, from the bytes of the file; ``label`` names it in messages."""
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise ManifestError(f"{label}:{number}: is not UTF-8") from error
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        where = f"{label}:{number}: "
+        if "\r" in line:
+            raise ManifestError(
+                where + "has a carriage return", fix="save the file with Unix line ends"
+            )
+        if _is_entry(line):
+            _check_entry(line.strip(), where, seen, folder)
+            seen[line.strip()] = number
+    if not seen:
+        raise ManifestError(f"{label}:1: names no patch", fix="name one patch file a line")
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith(PATCH_SUFFIXES) and path.name not in seen:
+            raise ManifestError(
+                f"{label}:{max(seen.values())}: {shown(path.name)} lies in the folder but is not "
+                "named: a patch file nobody applies",
+                fix="add it to the series, or take the file away",
+            )
+    return Series(patchset, pin, folder, tuple(lines))
 
 
 def write_series(series: Series) -> None:
-    """Write the series file, atomically."""
-    raise NotImplementedError
+    """Write the series file, atomically. Raises OSError when the folder cannot be written to."""
+    write_atomically(series.file, series.encode())
+
+
+def _is_entry(line: str) -> bool:
+    text = line.strip()
+    return bool(text) and not text.startswith("#")
+
+
+def _read(path: Path, label: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ManifestError(
+            f"{label}:1: cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from error
+
+
+def _check_entry(entry: str, where: str, seen: dict[str, int], folder: Path) -> None:
+    try:
+        check_patch_file("series", entry)
+    except FieldError as error:
+        raise ManifestError(where + error.problem) from error
+    if entry in seen:
+        raise ManifestError(f"{where}names {shown(entry)} again, after line {seen[entry]}")
+    path = folder / entry
+    # A link could bring in a file from outside, which no review of this folder would show.
+    if path.is_symlink() or not path.is_file():
+        kind = "is not a regular file" if path.is_symlink() or path.exists() else "does not exist"
+        raise ManifestError(
+            f"{where}{shown(entry)} {kind}", fix="restore the file, or take the line away"
+        )

@@ -31,12 +31,14 @@ class FieldError(BadInputError):
     Parameters:
         field: the name of the field.
         what: what is wrong with it, to be read after the name.
+        row: index of the wrong item where the field is a list of rows.
     """
 
-    def __init__(self, field: str, what: str, *, fix: str | None = None) -> None:
-        super().__init__(f"`{field}` {what}", fix=fix)
+    def __init__(self, field: str, what: str, *, row: int | None = None) -> None:
+        super().__init__(f"`{field}` {what}")
         self.field = field
         self.problem = what
+        self.row = row
 
 
 class Name(str):
