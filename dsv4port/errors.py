@@ -103,6 +103,14 @@ class HashMismatchError(BadInputError):
     """Content does not have the recorded hash."""
 
 
+class StaleLockError(BadInputError):
+    """A stack's files and its lock do not belong together, or the lock is missing."""
+
+
+class PreconditionError(BadInputError):
+    """A patchset does not belong on this pin's tree: a probe of its manifest does not hold."""
+
+
 class UnsafePathError(BadInputError):
     """A path would leave the tree or reach into ``.git``."""
 

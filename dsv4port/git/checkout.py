@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -165,9 +165,19 @@ class Checkout:
         """Compare one path on disk with an entry, by content."""
         return disk_state(self.disk_path(path), entry)
 
-    def read_tree(self, *arguments: str) -> None:
-        """Run ``git read-tree`` with a work tree update; nothing in the way is overwritten."""
-        self.git.run("-c", "checkout.workers=2", "read-tree", *arguments)
+    def read_tree(self, *arguments: str, inherit: Collection[int] = ()) -> None:
+        """Run ``git read-tree``: index, and with ``-u`` the work tree, become another tree."""
+        self.git.run("-c", "checkout.workers=2", "read-tree", *arguments, inherit=inherit)
+
+    def write_files(self, paths: Iterable[bytes], *, inherit: Collection[int] = ()) -> None:
+        """Write paths of the index to disk, over whatever is there."""
+        names = b"".join(path + b"\0" for path in paths)
+        if names:
+            self.git.run("checkout-index", "--force", "-z", "--stdin", stdin=names, inherit=inherit)
+
+    def refresh_index(self) -> None:
+        """Note in the index which files on disk are as it says (speeds up later comparisons)."""
+        self.git.run("update-index", "-q", "--refresh", accept=(0, 1))
 
     def snapshot(self, extra: Iterable[bytes], why: str) -> str:
         """Commit everything that is on disk (ignored files only where named in `extra`).
@@ -281,12 +291,15 @@ def _surrounding_repository(path: Path) -> Path | None:
     return next((folder for folder in path.resolve().parents if (folder / ".git").exists()), None)
 
 
-def create_checkout(path: Path, packs: Iterable[tuple[Path, Path]], commit: str) -> Checkout:
+def create_checkout(
+    path: Path, pack: Path, index: Path, commit: str, *, shallow: bool = False
+) -> Checkout:
     """Make a checkout of `commit`; it appears under `path` whole or not at all.
 
     Parameters:
         path: a folder that does not exist yet, or is empty.
-        packs: (pack, index) files that hold the commit and all it needs.
+        pack, index: files that hold the commit and all it needs.
+        shallow: the commit's parents are not in the pack.
 
     Raises:
         NotOurCheckoutError: something else is at `path`.
@@ -309,8 +322,7 @@ def create_checkout(path: Path, packs: Iterable[tuple[Path, Path]], commit: str)
         (checkout.git_dir / "info").mkdir(exist_ok=True)
         (checkout.git_dir / "info" / "attributes").write_bytes(NEUTRAL_ATTRIBUTES)
         checkout.state.mkdir()
-        for pack, index in packs:
-            add_pack(checkout, pack, index)
+        add_pack(checkout, pack, index, shallow=commit if shallow else None)
         checkout.repository.update_references(
             [(name, commit, "0" * 40) for name in (BRANCH, PUBLISHED, PIN)], "checkout of the pin"
         )
@@ -325,11 +337,19 @@ def create_checkout(path: Path, packs: Iterable[tuple[Path, Path]], commit: str)
     return Checkout(path)
 
 
-def add_pack(checkout: Checkout, pack: Path, index: Path) -> None:
+def add_pack(checkout: Checkout, pack: Path, index: Path, *, shallow: str | None) -> None:
     """Give the checkout a pack of the cache, by hard link where the file systems allow it.
 
     The checkout keeps its own name for the data: pruning the cache cannot break it.
+
+    Parameters:
+        shallow: a commit of the pack whose parents are not there.
     """
+    if shallow is not None:
+        listing = checkout.git_dir / "shallow"
+        known = listing.read_text().split() if listing.exists() else []
+        if shallow not in known:
+            listing.write_text("".join(f"{commit}\n" for commit in (*known, shallow)))
     folder = checkout.git_dir / "objects" / "pack"
     folder.mkdir(parents=True, exist_ok=True)
     for source in (pack, index):

@@ -22,19 +22,33 @@ from dsv4port.git.objects import ObjectKind, object_id
 
 
 class ObjectSink(Protocol):
-    """Where new objects go: a pack, or nothing at all for a rehearsal."""
+    """Where new objects go: a pack, or memory for a rehearsal."""
 
     def add(self, kind: ObjectKind, data: bytes) -> str:
         """Take an object, return its id."""
         ...
 
+    def read(self, identifier: str) -> bytes | None:
+        """The data of an object added before, None when it was not."""
+        ...
+
 
 class Rehearsal:
-    """An object sink that only computes ids."""
+    """An object sink that writes nothing; blobs stay readable."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
 
     def add(self, kind: ObjectKind, data: bytes) -> str:
         """Return the id the object would have."""
-        return object_id(kind, data)
+        identifier = object_id(kind, data)
+        if kind is ObjectKind.BLOB:
+            self._blobs[identifier] = data
+        return identifier
+
+    def read(self, identifier: str) -> bytes | None:
+        """The data of a blob added before."""
+        return self._blobs.get(identifier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class Git:
         environment: Mapping[str, str] | None = None,
         user_config: bool = False,
         timeout: float | None = None,
+        inherit: Collection[int] = (),
     ) -> Finished:
         """Run one git command to its end.
 
@@ -158,6 +159,8 @@ class Git:
             accept: exit codes that are an answer; any other raises.
             user_config: keep the user's configuration (proxies, credentials, ``insteadOf``); only
                 for transport, whose result is checked against a recorded id.
+            inherit: file descriptors that stay open in git. A lock held on one of them lasts
+                until git has ended, even when this process is killed before.
 
         Raises:
             GitError: git is missing, was killed, timed out or ended with another code.
@@ -171,6 +174,7 @@ class Git:
                 cwd=self.work_tree,
                 env=_environment(environment or {}, user_config=user_config),
                 timeout=timeout,
+                pass_fds=tuple(inherit),
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(

@@ -1,0 +1,109 @@
+"""The files of a project that decide what a stack comes out as, and what they held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dsv4port.patch.mailbox import parse_patch
+
+from dsv4port.apply.engine import SeriesItem
+from dsv4port.apply.messages import FILE_TRAILER, PATCHSET_TRAILER
+from dsv4port.errors import BadInputError
+from dsv4port.manifest.project import Project
+from dsv4port.manifest.stack import ResolvedStack, StackPatch
+from dsv4port.patch.model import Patch
+
+_PATCH_LIMIT = 256 << 20
+"""Largest patch file that is read, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchFile:
+    """A patch file of a stack, read. ``sha256`` is of its bytes."""
+
+    place: StackPatch
+    data: bytes
+    sha256: str
+
+    def parse(self, project: Project) -> Patch:
+        """The patch in the file. Raises PatchFormatError."""
+        return parse_patch(self.data, project.label(self.place.path))
+
+    def item(self, project: Project) -> SeriesItem:
+        """The patch as the engine takes it, with the trailers that say where it is from."""
+        trailers = ((PATCHSET_TRAILER, self.place.patchset), (FILE_TRAILER, self.place.file))
+        return SeriesItem(self.place.key, self.parse(project), trailers)
+
+
+def read_patch_files(stack: ResolvedStack) -> tuple[PatchFile, ...]:
+    """Read every patch file of the stack, in order."""
+    return tuple(_read(place) for place in stack.patches)
+
+
+def _read(place: StackPatch) -> PatchFile:
+    data = read_patch_bytes(place.path)
+    return PatchFile(place, data, hashlib.sha256(data).hexdigest())
+
+
+def read_patch_bytes(path: Path) -> bytes:
+    """The bytes of a patch file.
+
+    Raises:
+        BadInputError: it cannot be read, or is larger than a patch can sensibly be.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_PATCH_LIMIT + 1)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > _PATCH_LIMIT:
+        raise BadInputError(f"{path}: larger than {_PATCH_LIMIT >> 20} MiB")
+    return data
+
+
+def input_digests(project: Project, stack: ResolvedStack) -> tuple[tuple[str, str], ...]:
+    """(path in the project, sha256) of everything the stack's result depends on.
+
+    A path that ends in a slash is a folder; its digest is over the sorted names in it, so that a
+    patch file which appears or disappears is noticed.
+    """
+    files = [
+        project.pins_file,
+        project.stack_file(stack.stack.name),
+        project.lock_file(stack.stack.name),
+    ]
+    folders = []
+    for member in stack.members:
+        files.append(project.patchset_file(member.patchset.name))
+        files.append(member.series.folder / "series")
+        files.extend(member.series.paths)
+        folders.append(member.series.folder)
+    rows = [(project.label(file), _file_digest(file)) for file in files]
+    rows += [(project.label(folder) + "/", _folder_digest(folder)) for folder in folders]
+    return tuple(rows)
+
+
+def inputs_hold(project: Project, digests: Iterable[tuple[str, str]]) -> bool:
+    """Whether every input is as it was when `digests` was taken."""
+    return all(
+        (_folder_digest if path.endswith("/") else _file_digest)(project.root / path) == digest
+        for path, digest in digests
+    )
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return "-"
+
+
+def _folder_digest(path: Path) -> str:
+    try:
+        names = sorted(entry.name for entry in path.iterdir())
+    except FileNotFoundError:
+        return "-"
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()

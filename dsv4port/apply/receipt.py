@@ -1,0 +1,101 @@
+"""The receipt: what the last publish did to a checkout. Written by publish, read by all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dsv4port.errors import BadInputError
+from dsv4port.manifest.files import write_atomically
+
+RECEIPT_FORMAT = 1
+_NAME = "receipt.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPatch:
+    """One patch as it was applied. ``sha256`` is of the patch file."""
+
+    patchset: str
+    file: str
+    sha256: str
+    outcome: str
+    commit: str
+    tree: str
+
+    @property
+    def key(self) -> str:
+        """``<patchset>/<file>``."""
+        return f"{self.patchset}/{self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a checkout was made to hold.
+
+    ``stack`` is None for a bare pin. ``inputs`` are the project's files that decided the result,
+    as (path relative to the project, sha256): while they are unchanged, so is the result.
+    ``locked`` says whether the result was compared with a lock. ``time`` is in UTC, ISO 8601.
+    """
+
+    tool: str
+    time: str
+    pin: str
+    source: str
+    pin_commit: str
+    stack: str | None
+    commit: str
+    tree: str
+    locked: bool
+    patches: tuple[AppliedPatch, ...] = ()
+    inputs: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipt as JSON values."""
+        return {"format": RECEIPT_FORMAT, **asdict(self)}
+
+
+def receipt_from_json(data: dict[str, Any], label: str) -> Receipt:
+    """The receipt that `to_json` gave.
+
+    Raises:
+        BadInputError: it is of another format, or not a receipt.
+    """
+    values = dict(data)
+    if values.pop("format", None) != RECEIPT_FORMAT:
+        raise BadInputError(
+            f"{label}: receipt of an unknown format",
+            fix="run `dsv4port apply STACK` (or `reset`) to write it anew",
+        )
+    try:
+        values["patches"] = tuple(AppliedPatch(**row) for row in values["patches"])
+        values["inputs"] = tuple((path, digest) for path, digest in values["inputs"])
+        return Receipt(**values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInputError(
+            f"{label}: not a receipt: {error}",
+            fix="run `dsv4port apply STACK` (or `reset`) to write it anew",
+        ) from error
+
+
+def read_receipt(state: Path) -> Receipt | None:
+    """The receipt of a checkout's state folder, None when nothing was published yet."""
+    file = state / _NAME
+    try:
+        data = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise BadInputError(
+            f"{file}: not a receipt: {error}",
+            fix="run `dsv4port apply STACK` (or `reset`) to write it anew",
+        ) from error
+    return receipt_from_json(data, str(file))
+
+
+def write_receipt(state: Path, receipt: Receipt) -> None:
+    """Replace the receipt, atomically."""
+    text = json.dumps(receipt.to_json(), indent=1) + "\n"
+    write_atomically(state / _NAME, text.encode())
