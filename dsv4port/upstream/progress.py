@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Unit = Literal["bytes", "objects"]
+Unit = Literal["bytes", "objects", "patches", "files"]
 """What the numbers of a progress report count."""
 
 
