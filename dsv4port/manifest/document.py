@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from dsv4port.errors import BadInputError, ManifestError
 from dsv4port.manifest.scalars import is_boolean, is_null, is_typed
-from dsv4port.manifest.values import FieldError, Name, shown, suggestion
+from dsv4port.manifest.values import FieldError, Name, nearest, shown, suggestion
 
 MAX_BYTES = 16 * 1024 * 1024
 """Largest manifest that is read, in bytes."""
@@ -131,8 +131,8 @@ class Node:
             if is_null(value):
                 raise self.failed("has no value, needs text")
             raise self.failed(
-                f"must be text, but unquoted {value} is {_reading(value)} in YAML; "
-                f'quote it: "{value}"'
+                f"must be text, but {shown(value)[1:-1]} without quotes is {_reading(value)} in "
+                f"YAML; quote it: {shown(value)}"
             )
         raise self.failed(f"must be text, is a {_kind(value)}")
 
@@ -187,8 +187,17 @@ class Node:
         """The node of a key that must be there."""
         found = self.optional(key)
         if found is None:
-            raise self.failed(f"missing key `{key}`")
+            raise self._missing(key)
         return found
+
+    def _missing(self, key: str) -> ManifestError:
+        assert isinstance(self.value, dict)
+        others = [other for other in self.value if other not in (self._asked or ())]
+        # A misspelt key is the usual reason; its line is where the fault is.
+        near = nearest(key, others)
+        if near:
+            return self.failed(f"missing key `{key}`, found `{near[0]}` instead", at=near[0])
+        return self.failed(f"missing key `{key}`")
 
     def text(self, key: str) -> str:
         """Text under ``key``."""
@@ -388,12 +397,13 @@ class _Located:
 class _Builder:
     """Builds plain values from parser events, refusing what the gate does not accept."""
 
-    __slots__ = ("label", "loader", "next", "text", "yaml")
+    __slots__ = ("alias", "label", "loader", "next", "scalar", "text", "yaml")
 
     def __init__(self, label: str, text: str) -> None:
         self.label = label
         self.text = text
         self.yaml, self.loader = _yaml()
+        self.alias, self.scalar = self.yaml.AliasEvent, self.yaml.ScalarEvent
         self.next: Callable[[], Any] = lambda: None
 
     def build(self) -> object:
@@ -422,20 +432,21 @@ class _Builder:
         return value
 
     def _value(self, event: Any, depth: int) -> object:
-        yaml = self.yaml
         kind = type(event)
-        if kind is yaml.AliasEvent:
-            raise self._refuse(event, f"the alias *{event.anchor} is refused; write the value out")
+        if kind is self.alias:
+            raise self._refuse(
+                event, f"the alias {shown('*' + event.anchor)} is refused; write the value out"
+            )
         if event.anchor is not None:
-            raise self._refuse(event, f"the anchor &{event.anchor} is refused")
+            raise self._refuse(event, f"the anchor {shown('&' + event.anchor)} is refused")
         if event.tag is not None:
-            raise self._refuse(event, f"the tag {event.tag} is refused; quote text instead")
-        if kind is yaml.ScalarEvent:
+            raise self._refuse(event, f"the tag {shown(event.tag)} is refused; quote text instead")
+        if kind is self.scalar:
             value: str = event.value
-            return Word(value) if event.implicit[0] and is_typed(value) is not None else value
+            return Word(value) if event.implicit[0] and is_typed(value) else value
         if depth > MAX_DEPTH:
             raise self._refuse(event, f"nests deeper than {MAX_DEPTH} levels")
-        if kind is yaml.SequenceStartEvent:
+        if kind is self.yaml.SequenceStartEvent:
             return self._sequence(depth)
         return self._mapping(depth)
 
@@ -448,10 +459,9 @@ class _Builder:
 
     def _mapping(self, depth: int) -> dict[str, object]:
         end = self.yaml.MappingEndEvent
-        scalar = self.yaml.ScalarEvent
         entries: dict[str, object] = {}
         while type(event := self.next()) is not end:
-            if type(event) is not scalar and type(event) is not self.yaml.AliasEvent:
+            if type(event) is not self.scalar and type(event) is not self.alias:
                 raise self._refuse(event, "a key must be text, not a mapping or a list")
             key = self._value(event, depth)
             if type(key) is not str:

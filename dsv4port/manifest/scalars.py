@@ -22,8 +22,15 @@ _TYPED = re.compile(rf"(?:{_NULL}|{_BOOLEAN}|{_NUMBER}|<<|=)")
 _PLAIN = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9_./+@-]*(?: [A-Za-z0-9_./+@-]+)*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
-is_typed = _TYPED.fullmatch
-"""Match an unquoted word that some YAML reader takes for something else than text."""
+_TYPED_STARTS = frozenset("+-.0123456789~nNtTfFyYoO<=")
+
+
+def is_typed(word: str) -> bool:
+    """Whether some YAML reader takes the unquoted word for something else than text."""
+    if not word:
+        return True
+    # Most words stop at the first letter; the expression is for those that do not.
+    return word[0] in _TYPED_STARTS and _TYPED.fullmatch(word) is not None
 
 
 def is_null(word: str) -> bool:

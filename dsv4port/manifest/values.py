@@ -158,9 +158,14 @@ def check_unique(field: str, items: Iterable[object]) -> None:
         seen.add(item)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """``, did you mean `x`?`` for the nearest of the known words, else an empty string."""
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """At most two of the known words that ``word`` may be a misspelling of, nearest first."""
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=2, cutoff=0.6)
-    return f", did you mean {' or '.join(f'`{match}`' for match in near)}?" if near else ""
+    return difflib.get_close_matches(word[:100], list(known), n=2, cutoff=0.7)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """``, did you mean `x`?`` for the nearest of the known words, else an empty string."""
+    near = " or ".join(f"`{match}`" for match in nearest(word, known))
+    return f", did you mean {near}?" if near else ""

@@ -1,0 +1,1 @@
+// named by the sample manifest
