@@ -73,7 +73,7 @@ def make_lock(project: Project, stack: ResolvedStack, pin: ImportedPin) -> Lock:
                 patch_id(patch.files),
                 applied.commit,
                 applied.tree,
-            )  # fmt: skip
+            )
         )
     return Lock(
         tool=__version__,

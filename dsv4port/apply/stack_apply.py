@@ -138,7 +138,7 @@ def apply_stack(
                 found.outcome.value,
                 found.commit or "",
                 found.tree or "",
-            )  # fmt: skip
+            )
             for file, found in zip(files, series.patches, strict=True)
         )
         receipt = Receipt(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.errors import BadInputError, GitError, RefusedError
-from dsv4port.git.objects import Entry
+from dsv4port.git.objects import Entry, ObjectKind
 from dsv4port.git.process import Git
 
 
@@ -52,6 +52,11 @@ class Repository:
                 fix="check the name, or fetch it into that repository first",
             )
         return found.text.splitlines()[-1]
+
+    def write_object(self, kind: ObjectKind, data: bytes) -> str:
+        """Write one object into the store and return its id."""
+        word = kind.word.decode()
+        return self.git.run("hash-object", "-w", "-t", word, "--stdin", stdin=data).text
 
     def references(self, *prefixes: str) -> dict[str, str]:
         """Ids of all references below the prefixes, by full name, in name order."""
