@@ -30,8 +30,8 @@ MAX_DEPTH = 32
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BARE_SEGMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-# What YAML does not allow in a file, even quoted.
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What YAML does not allow in a file, even quoted. Compiling it takes longer than reading a file.
+_UNPRINTABLE = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 E = TypeVar("E", bound=Enum)
 
@@ -477,7 +477,7 @@ class _Builder:
         return ManifestError(f"{self.label}:{event.start_mark.line + 1}: {problem}")
 
     def _unprintable(self) -> ManifestError:
-        found = _UNPRINTABLE.search(self.text)
+        found = re.search(_UNPRINTABLE, self.text)
         assert found is not None
         line = self.text.count("\n", 0, found.start()) + 1
         return ManifestError(

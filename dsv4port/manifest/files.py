@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 _DEFAULT_MODE = 0o666
@@ -18,7 +17,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         OSError: the folder cannot be written to.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _DEFAULT_MODE)
     try:
         with os.fdopen(descriptor, "wb") as stream:
