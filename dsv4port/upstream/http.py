@@ -285,8 +285,10 @@ def _innermost(error: BaseException) -> str:
     current: BaseException | None = error
     while current is not None and current not in seen:
         seen.append(current)
-        if isinstance(
-            current, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
+        timeouts = (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
+        # A refused connection is a kind of timeout in urllib3, too.
+        if isinstance(current, timeouts) and not isinstance(
+            current, urllib3.exceptions.NewConnectionError
         ):
             return "no data within the time limit"
         inner = getattr(current, "reason", None)
