@@ -155,7 +155,8 @@ def _places(hunk: Hunk, lines: list[bytes]) -> list[int]:
     if not hunk.kinds.endswith(b" "):
         last = len(lines) - len(hunk.old_lines)
         return [last] if _matches(hunk, lines, last) else []
-    first, found, start = hunk.old_lines[0], [], -1
+    first, start = hunk.old_lines[0], -1
+    found: list[int] = []
     while True:
         try:
             start = lines.index(first, start + 1)

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsv4port.patch.mailbox import parse_patch
-
 from dsv4port.apply.engine import SeriesItem
 from dsv4port.apply.messages import FILE_TRAILER, PATCHSET_TRAILER
 from dsv4port.errors import BadInputError
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.stack import ResolvedStack, StackPatch
+from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.model import Patch
 
 _PATCH_LIMIT = 256 << 20

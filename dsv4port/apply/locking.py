@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dsv4port.patch.patch_id import patch_id
-
 from dsv4port import __version__
 from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesReport
 from dsv4port.apply.inputs import PatchFile, read_patch_files
@@ -19,6 +17,7 @@ from dsv4port.git.reader import ObjectReader
 from dsv4port.manifest.lock import Lock, LockedFile, LockedPatch, SourceKind
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.stack import ResolvedStack
+from dsv4port.patch.patch_id import patch_id
 from dsv4port.upstream.pins import ImportedPin
 
 

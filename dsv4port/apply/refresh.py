@@ -102,16 +102,17 @@ def refresh_patchset(
         UsageError: the checkout holds no stack with this patchset, or `drop` names a patch that
             still has its commit.
     """
-    with exclusive(project.state_folder / "lock", f"the project {project.root}"):
-        with hold_checkout(checkout_path) as session:
-            checkout = session.checkout
-            receipt = _receipt(checkout, patchset_name)
-            _require_settled(checkout)
-            found = list(_commits(checkout, receipt, patchset_name))
-            series = load_series(project, load_patchset(project, patchset_name), receipt.pin)
-            plan = _Plan(project, series, receipt, checkout, found, tuple(drop))
-            report = plan.run(dry_run=dry_run)
-    return report
+    with (
+        exclusive(project.state_folder / "lock", f"the project {project.root}"),
+        hold_checkout(checkout_path) as session,
+    ):
+        checkout = session.checkout
+        receipt = _receipt(checkout, patchset_name)
+        _require_settled(checkout)
+        found = list(_commits(checkout, receipt, patchset_name))
+        series = load_series(project, load_patchset(project, patchset_name), receipt.pin)
+        plan = _Plan(project, series, receipt, checkout, found, tuple(drop))
+        return plan.run(dry_run=dry_run)
 
 
 def _receipt(checkout: Checkout, patchset: str) -> Receipt:
