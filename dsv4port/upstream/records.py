@@ -7,6 +7,8 @@ from pathlib import Path
 
 RECORD_FORMAT = 1
 
+_HEX = frozenset("0123456789abcdef")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -33,6 +35,12 @@ class Record:
     sha256: str | None = None
     tag: str | None = None
     tag_object: str | None = None
+
+    def __post_init__(self) -> None:
+        # Commit and pack name become parts of command lines and paths.
+        for name in (self.commit, self.tree, self.pack):
+            if len(name) != 40 or not set(name) <= _HEX:
+                raise ValueError(f"{name!r} is not an id")
 
     @property
     def reference(self) -> str:
