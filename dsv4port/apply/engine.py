@@ -7,6 +7,7 @@ patch that is refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -151,6 +152,16 @@ class Engine:
         self._before: dict[bytes, Entry | None] = {}
         self._keys: dict[bytes, list[str]] = {}
         self._reports: list[PatchReport] = []
+
+    def expect(self, items: Iterable[SeriesItem]) -> None:
+        """Read what `items` will touch in one go; waiting for each patch's files costs more."""
+        paths = dict.fromkeys(
+            found.old_path
+            for item in items
+            for found in item.patch.files
+            if found.old_path is not None and b"\n" not in found.old_path
+        )
+        self._blobs.prefetch_paths(self._base.tree, paths)
 
     def apply(self, item: SeriesItem) -> PatchReport:
         """Apply one patch; nothing of a refused patch stays."""
@@ -302,6 +313,15 @@ class _Blobs:
         ]
         for identifier, (_, data) in zip(missing, self._reader.read_many(missing), strict=True):
             self._keep(identifier, data)
+
+    def prefetch_paths(self, tree: str, paths: Iterable[bytes]) -> None:
+        names = [f"{tree}:{os.fsdecode(path)}" for path in paths]
+        for found in self._reader.find_many(names):
+            if self._size >= self._BUDGET:
+                # What is read later would push out what is needed first. Drain the answers.
+                continue
+            if found is not None and found[1] is ObjectKind.BLOB:
+                self._keep(found[0], found[2])
 
     def read(self, identifier: str) -> bytes:
         known = self._recent.get(identifier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,12 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """The receipt as JSON values."""
-        return {"format": RECEIPT_FORMAT, **asdict(self)}
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        patches = [
+            {field.name: getattr(patch, field.name) for field in fields(patch)}
+            for patch in self.patches
+        ]
+        return {"format": RECEIPT_FORMAT, **values, "patches": patches}
 
 
 def receipt_from_json(data: dict[str, Any], label: str) -> Receipt:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from threading import Thread
 
 from dsv4port import __version__
 from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesReport
@@ -17,8 +18,8 @@ from dsv4port.apply.preconditions import check_preconditions
 from dsv4port.apply.publish import Recovered, Session, hold_checkout, now, publish
 from dsv4port.apply.receipt import AppliedPatch, Receipt, read_receipt
 from dsv4port.apply.steps import Step, reached
-from dsv4port.errors import StaleLockError
-from dsv4port.git.checkout import BRANCH, PUBLISHED, Checkout, add_pack, create_checkout
+from dsv4port.errors import Dsv4portError, StaleLockError
+from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, Checkout, add_pack, create_checkout
 from dsv4port.git.pack import PackWriter
 from dsv4port.git.reader import ObjectReader
 from dsv4port.manifest.lock import load_lock
@@ -27,6 +28,10 @@ from dsv4port.manifest.stack import MissingCompanion, resolve_stack
 from dsv4port.upstream.cache import Cache
 from dsv4port.upstream.pins import ImportedPin, ensure_pin
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
+
+_COMPRESSION = 0
+"""zlib level of the new objects: compressing them would cost a fifth of the whole run, and they
+are few beside the pin's."""
 
 
 class ApplyOutcome(Enum):
@@ -112,12 +117,14 @@ def apply_stack(
             session = held.create(checkout_path, pin)
         checkout = session.checkout
         _provide(checkout, pin)
+        looking = _Looking(checkout)
         with (
             ObjectReader(checkout.git) as reader,
-            PackWriter(checkout.repository.objects, compression=1) as pack,
+            PackWriter(checkout.repository.objects, compression=_COMPRESSION) as pack,
         ):
             check_preconditions(stack, reader, pin.commit)
             engine = Engine(reader, pack, pin.commit)
+            engine.expect(items)
             progress.start(f"applying {stack_name}", len(items), "patches")
             for item in items:
                 if not engine.apply(item).outcome.applied:
@@ -154,7 +161,7 @@ def apply_stack(
             patches=applied,
             inputs=input_digests(project, stack),
         )
-        saved = publish(session, receipt, force=force)
+        saved = publish(session, receipt, force=force, changes=looking.changes())
         return ApplyReport(
             ApplyOutcome.PUBLISHED, checkout_path, receipt, series, saved, session.recovered,
             stack.missing_companions,
@@ -224,6 +231,33 @@ def _writing(project: Project, checkout_path: Path) -> Iterator[_Held]:
             beside = checkout_path.parent / f".{checkout_path.name}.dsv4port-lock"
             locks.enter_context(exclusive(beside, f"the checkout {checkout_path}"))
         yield _Held(locks)
+
+
+class _Looking:
+    """Ask git what the user changed while the engine works; the machine has more than one core.
+
+    What changes after this look is still seen where it matters: publish compares every file it
+    is about to write with what it must be.
+    """
+
+    def __init__(self, checkout: Checkout) -> None:
+        self._result: list[Change] | Dsv4portError | None = None
+        self._thread = Thread(target=self._look, args=(checkout,), daemon=True)
+        self._thread.start()
+
+    def changes(self) -> list[Change]:
+        """The answer. Raises GitError when git failed."""
+        self._thread.join()
+        if isinstance(self._result, Dsv4portError):
+            raise self._result
+        assert self._result is not None
+        return self._result
+
+    def _look(self, checkout: Checkout) -> None:
+        try:
+            self._result = checkout.changes()
+        except Dsv4portError as error:
+            self._result = error
 
 
 def _unchanged(

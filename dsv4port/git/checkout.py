@@ -167,7 +167,7 @@ class Checkout:
 
     def read_tree(self, *arguments: str, inherit: Collection[int] = ()) -> None:
         """Run ``git read-tree``: index, and with ``-u`` the work tree, become another tree."""
-        self.git.run("-c", "checkout.workers=2", "read-tree", *arguments, inherit=inherit)
+        self.git.run("read-tree", *arguments, inherit=inherit)
 
     def write_files(self, paths: Iterable[bytes], *, inherit: Collection[int] = ()) -> None:
         """Write paths of the index to disk, over whatever is there."""
@@ -326,7 +326,8 @@ def create_checkout(
         checkout.repository.update_references(
             [(name, commit, "0" * 40) for name in (BRANCH, PUBLISHED, PIN)], "checkout of the pin"
         )
-        checkout.read_tree("--reset", "-u", commit)
+        # Thousands of files: here a second writer pays, for a series it only costs.
+        checkout.git.run("-c", "checkout.workers=2", "read-tree", "--reset", "-u", commit)
         temporary.chmod(0o755)
         if path.exists():
             path.rmdir()

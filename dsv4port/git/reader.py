@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -54,6 +55,10 @@ class ObjectReader:
         """
         return next(self._ask((name,)))
 
+    def find_many(self, names: Iterable[str]) -> Iterator[tuple[str, ObjectKind, bytes] | None]:
+        """`find` for several names, in order; every answer must be taken."""
+        return self._ask(names)
+
     def read(self, identifier: str) -> tuple[ObjectKind, bytes]:
         """Kind and data of one object.
 
@@ -82,7 +87,7 @@ class ObjectReader:
         for start in range(0, len(pending), _REQUESTS_IN_FLIGHT):
             batch = pending[start : start + _REQUESTS_IN_FLIGHT]
             try:
-                process.stdin.write("".join(f"{name}\n" for name in batch).encode())
+                process.stdin.write(os.fsencode("".join(f"{name}\n" for name in batch)))
                 process.stdin.flush()
             except BrokenPipeError as error:
                 raise GitError("`git cat-file --batch` ended early") from error
