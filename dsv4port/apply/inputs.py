@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,48 +60,3 @@ def read_patch_bytes(path: Path) -> bytes:
     if len(data) > _PATCH_LIMIT:
         raise BadInputError(f"{path}: larger than {_PATCH_LIMIT >> 20} MiB")
     return data
-
-
-def input_digests(project: Project, stack: ResolvedStack) -> tuple[tuple[str, str], ...]:
-    """(path in the project, sha256) of everything the stack's result depends on.
-
-    A path that ends in a slash is a folder; its digest is over the sorted names in it, so that a
-    patch file which appears or disappears is noticed.
-    """
-    files = [
-        project.pins_file,
-        project.stack_file(stack.stack.name),
-        project.lock_file(stack.stack.name),
-    ]
-    folders = []
-    for member in stack.members:
-        files.append(project.patchset_file(member.patchset.name))
-        files.append(member.series.folder / "series")
-        files.extend(member.series.paths)
-        folders.append(member.series.folder)
-    rows = [(project.label(file), _file_digest(file)) for file in files]
-    rows += [(project.label(folder) + "/", _folder_digest(folder)) for folder in folders]
-    return tuple(rows)
-
-
-def inputs_hold(project: Project, digests: Iterable[tuple[str, str]]) -> bool:
-    """Whether every input is as it was when `digests` was taken."""
-    return all(
-        (_folder_digest if path.endswith("/") else _file_digest)(project.root / path) == digest
-        for path, digest in digests
-    )
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return "-"
-
-
-def _folder_digest(path: Path) -> str:
-    try:
-        names = sorted(entry.name for entry in path.iterdir())
-    except FileNotFoundError:
-        return "-"
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()

@@ -8,26 +8,25 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from dsv4port import __version__
-from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesReport
+from dsv4port.apply.digests import input_digests, inputs_hold
 from dsv4port.apply.exclusive import exclusive
-from dsv4port.apply.inputs import input_digests, inputs_hold, read_patch_files
-from dsv4port.apply.locking import LockDifference, compare_patch_files, compare_result
-from dsv4port.apply.preconditions import check_preconditions
 from dsv4port.apply.publish import Recovered, Session, hold_checkout, now, publish
 from dsv4port.apply.receipt import AppliedPatch, Receipt, read_receipt
 from dsv4port.apply.steps import Step, reached
 from dsv4port.errors import Dsv4portError, StaleLockError
 from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, Checkout, add_pack, create_checkout
-from dsv4port.git.pack import PackWriter
-from dsv4port.git.reader import ObjectReader
-from dsv4port.manifest.lock import load_lock
 from dsv4port.manifest.project import Project
-from dsv4port.manifest.stack import MissingCompanion, resolve_stack
 from dsv4port.upstream.cache import Cache
-from dsv4port.upstream.pins import ImportedPin, ensure_pin
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
+
+if TYPE_CHECKING:
+    from dsv4port.apply.engine import SeriesReport
+    from dsv4port.apply.locking import LockDifference
+    from dsv4port.manifest.stack import MissingCompanion
+    from dsv4port.upstream.pins import ImportedPin
 
 _COMPRESSION = 0
 """zlib level of the new objects: compressing them would cost a fifth of the whole run, and they
@@ -104,6 +103,17 @@ def apply_stack(
                 return ApplyReport(
                     ApplyOutcome.UNCHANGED, checkout_path, receipt, None, None, session.recovered
                 )
+        # Not at the top: an apply with nothing to do must not pay for what it does not use.
+        from dsv4port.apply.engine import Engine, SeriesConflictError
+        from dsv4port.apply.inputs import read_patch_files
+        from dsv4port.apply.locking import compare_patch_files, compare_result
+        from dsv4port.apply.preconditions import check_preconditions
+        from dsv4port.git.pack import PackWriter
+        from dsv4port.git.reader import ObjectReader
+        from dsv4port.manifest.lock import load_lock
+        from dsv4port.manifest.stack import resolve_stack
+        from dsv4port.upstream.pins import ensure_pin
+
         stack = resolve_stack(project, stack_name)
         files = read_patch_files(stack)
         lock = None if unlocked else load_lock(project, stack_name)
@@ -267,11 +277,11 @@ def _unchanged(
     receipt = read_receipt(checkout.state)
     if receipt is None or receipt.stack != stack_name or not (receipt.locked or unlocked):
         return None
+    looking = _Looking(checkout)
     positions = checkout.positions()
     in_place = {positions.get(name) for name in ("HEAD", BRANCH, PUBLISHED)} == {receipt.commit}
-    if in_place and inputs_hold(project, receipt.inputs) and not checkout.changes():
-        return receipt
-    return None
+    same = in_place and inputs_hold(project, receipt.inputs)
+    return receipt if not looking.changes() and same else None
 
 
 def _provide(checkout: Checkout, pin: ImportedPin) -> None:
