@@ -158,6 +158,9 @@ def _members(stream: _Inflater, where: str) -> Iterator[tarfile.TarInfo]:
     one by one tells them apart.
     """
     try:
+        # Some versions of tarfile try to go back when the end marker comes first.
+        if stream.peek(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE):
+            raise tarfile.ReadError("there is no file in it")
         archive = tarfile.TarFile(
             fileobj=cast(BinaryIO, stream), mode="r", encoding="utf-8", errors="surrogateescape"
         )
@@ -260,6 +263,13 @@ class _Inflater:
                 self._block, self._start = block, len(part)
         data = b"".join(parts)
         self._position += len(data)
+        return data
+
+    def peek(self, amount: int) -> bytes:
+        """What `read` will give next."""
+        data = self.read(amount)
+        self._block, self._start = data + self._block[self._start :], 0
+        self._position -= len(data)
         return data
 
     def exactly(self, amount: int) -> bytes:
