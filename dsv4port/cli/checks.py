@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dsv4port import __version__
-from dsv4port.cli.render import full_path, shown_path, size
+from dsv4port.cli.render import count, full_path, shown_path, size
 from dsv4port.errors import Dsv4portError
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def _project(run: Run) -> tuple[Project | None, Check]:
         pins = load_pins(project)
     except Dsv4portError as error:
         return None, Check("project", State.FAIL, error.what, error.fix)
-    found = f"{full_path(project.root)}, {len(pins)} pins, {len(project.stack_names())} stacks"
+    stacks = count(len(project.stack_names()), "stack")
+    found = f"{full_path(project.root)}, {count(len(pins), 'pin')}, {stacks}"
     return project, Check("project", State.OK, found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsv4port.cli.context import Run
-from dsv4port.cli.render import Reply, columns, count, size
+from dsv4port.cli.render import Reply, columns, count, full_path, size
 from dsv4port.cli.rows import pin_row
 from dsv4port.cli.source import SourceChoice, source_name
 from dsv4port.errors import UsageError
@@ -68,7 +68,7 @@ def command(
         done.append(_fetch(run, pin, cache, source, from_path, mirror, deep))
         rows.append(pin_row(done[-1]))
     pruned = cache.prune(known.values()) if prune else None
-    fields = {"cache": str(cache.folder), "pruned": None if pruned is None else _pruned_row(pruned)}
+    fields = {"cache": full_path(cache.folder), "pruned": None if pruned is None else _pruned_row(pruned)}
     return Reply(fields, [*columns(map(_line, done)), *(_pruned_lines(pruned) if pruned else ())])
 
 

@@ -1,0 +1,53 @@
+"""Small projects for every room's tests, in three states; each test gets copies of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.synthetic import SyntheticProject, demo_project
+
+
+@pytest.fixture(scope="session")
+def demo_template(tmp_path_factory: pytest.TempPathFactory) -> SyntheticProject:
+    """The demo project as written; nothing was run. Do not change it."""
+    return demo_project(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture(scope="session")
+def locked_template(
+    demo_template: SyntheticProject, tmp_path_factory: pytest.TempPathFactory
+) -> SyntheticProject:
+    """The demo project with both pins fetched and the stack locked. Do not change it."""
+    project = demo_template.copy(tmp_path_factory.mktemp("locked"))
+    project.succeed("fetch", "--all")
+    project.succeed("lock", "demo")
+    return project
+
+
+@pytest.fixture(scope="session")
+def applied_template(
+    locked_template: SyntheticProject, tmp_path_factory: pytest.TempPathFactory
+) -> SyntheticProject:
+    """The locked project with the stack applied. Do not change it."""
+    project = locked_template.copy(tmp_path_factory.mktemp("applied"))
+    project.succeed("apply", "demo")
+    return project
+
+
+@pytest.fixture
+def demo(demo_template: SyntheticProject, tmp_path: Path) -> SyntheticProject:
+    """The demo project as written: nothing fetched, no lock, no checkout."""
+    return demo_template.copy(tmp_path / "demo")
+
+
+@pytest.fixture
+def locked(locked_template: SyntheticProject, tmp_path: Path) -> SyntheticProject:
+    """The demo project with pins fetched and the stack locked."""
+    return locked_template.copy(tmp_path / "demo")
+
+
+@pytest.fixture
+def applied(applied_template: SyntheticProject, tmp_path: Path) -> SyntheticProject:
+    """The demo project with the stack applied to its checkout."""
+    return applied_template.copy(tmp_path / "demo")
