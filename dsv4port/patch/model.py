@@ -35,6 +35,8 @@ class Hunk:
     ``old_lines`` and ``new_lines`` are the preimage and postimage lines with their own line
     ends; only the last may lack one (``\\ No newline at end of file``).
     ``kinds`` has one byte per line of the body in order: ``b" "``, ``b"-"`` or ``b"+"`` values.
+    ``body`` has one element per content line; a ``\\ No newline`` marker belongs to the element of
+    the line it speaks of, so ``body`` and ``kinds`` are parallel and joining ``body`` is lossless.
     """
 
     header: bytes
@@ -128,7 +130,10 @@ class Patch:
     ``preamble`` is everything before the first file patch, ``files`` the diff, ``trailer`` the
     rest (``-- `` signature). ``author`` and ``message`` are None for a plain diff without mail
     headers. ``message`` is the whole commit message (subject with its ``[tags]``, blank line,
-    body), ending in one newline, as UTF-8 where the mail declares a charset.
+    body), ending in one newline, as UTF-8 where the mail declares a charset. A mail that gives no
+    date has a message but no author.
+    ``raw`` is the file itself where a transfer encoding (quoted-printable, base64) hides the
+    diff; ``preamble``, ``files`` and ``trailer`` are then the decoded text.
     """
 
     preamble: bytes
@@ -136,3 +141,4 @@ class Patch:
     trailer: bytes
     author: Identity | None
     message: bytes | None
+    raw: bytes | None = None
