@@ -1,25 +1,62 @@
 """Strict placement of the hunks of one file: the right place or a refusal, no fuzz ever.
 
-A hunk that was written for this very blob must stand at its stated line. Otherwise all its context
-and removed lines must match somewhere, and the place must be proven: the lines that change, and
-the context next to them, lie in the same qualified scopes as in the base. A match at the stated
-line needs that proof too (look-alike functions may have changed places). Where a scope holds the
-same lines twice, nothing proves which is meant, and the hunk is refused.
+Every context and removed line must match byte for byte. What more is asked depends on what is
+known of the file that the hunks were written for, the base:
+
+1. *The target is the base.* Each hunk must stand at exactly its stated line.
+2. *The base is known.* The hunk is looked for in the whole target. If the target is identical to
+   the base from its first byte to the end of the hunk, that place is right. Otherwise a place
+   counts when the hunk's lines have the same scope there as in the base, even at the stated line
+   (two look-alike classes of equal length may have changed places). It is taken when it is the
+   only such place and the base, too, has no second such place in that scope. With look-alikes in
+   one scope the number of the look-alike proves nothing; then the place is taken only if the
+   innermost definition around it, or the rest of the file after it, is unchanged.
+3. *The base is unknown.* Only the stated line, if it is the only match in the file and the text
+   after ``@@`` names the function or class that git would name there.
+
+Which lines have their scope compared: every removed line, and on both sides of each run of
+changes the nearest line of the preimage; blank lines never, for they may lie between scopes. So
+an insertion is pinned by its neighbours: a method added at the end of a class needs the same last
+method before it and the same following definition after it, and a change of one function does not
+depend on the names of others that only distant context lines belong to. A renamed scope is
+another scope here.
+
+As ``git apply`` does, a hunk that starts at line 1 of its base must match at the beginning of the
+file, and a hunk without trailing context must match at its end.
+
+What cannot be seen: a look-alike that was added to the very scope in which the original was
+rewritten. Comparing versions line by line (a 3-way merge) can; placing a hunk cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dsv4port.patch.model import Hunk
+from dsv4port.patch.quote import display_text
 
 if TYPE_CHECKING:
     from dsv4port.apply.scopes import Scope, ScopeMap
-_HEADING_LIMIT = 80
-"""Bytes after which git cuts the text behind the second ``@@``."""
+
+MAX_PLACES = 1000
+"""Most places considered for one hunk; more are ambiguous without a look at their scopes."""
+
+_NAMED_PLACES = 8
+_SHORTEST_CUT = 40
+_HEADING_LINE = re.compile(rb"^[A-Za-z_$][^\n]*", re.MULTILINE)
+_PYTHON_HEADING_LINE = re.compile(
+    rb"^[ \t]*((?:class|(?:async[ \t]+)?def)[ \t][^\n]*)", re.MULTILINE
+)
+_CONTEXT, _REMOVED, _ADDED = b" -+"
+_FEED = 0x0A
+_MORE_CONTEXT = "make the patch with more context lines"
 
 
 class HunkOutcome(Enum):
@@ -34,7 +71,7 @@ class HunkOutcome(Enum):
     AMBIGUOUS = "ambiguous"
     """They match at several places and nothing proves which one is meant."""
     MISPLACED = "misplaced"
-    """They match only in another scope than the one the hunk was written for."""
+    """They match only in another scope than the one the hunk was written for, or out of order."""
     UNPROVEN = "unproven"
     """They match, but what a proof needs is missing (the base, a known scope)."""
     BASE_MISMATCH = "base-mismatch"
@@ -63,6 +100,10 @@ class HunkResult:
     new_scope: Scope | None = None
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        if self.outcome.applied != (self.new_line is not None):
+            raise ValueError("an applied hunk has a line, a refused one has none")
+
     @property
     def offset(self) -> int:
         """Lines by which the place differs from the stated one; 0 when not applied."""
@@ -87,310 +128,554 @@ def apply_hunks(
 ) -> FileResult:
     """Apply ``hunks``, all of them or none, to ``content``.
 
+    Every hunk is tried, also after one was refused, so that a report can name them all.
+
     Parameters:
         content: the file as it is in the target tree.
         path: decides which grammar reads the scopes.
         base: the file that the hunks were written for (the blob of ``old_id``), None if unknown.
         preimage_is_target: the caller knows that ``content`` is that file (equal blob ids).
     """
-    lines = split_lines(content)
-    results: list[HunkResult] = []
-    if preimage_is_target:
-        results.extend(_at_stated_line(hunk, lines) for hunk in hunks)
-    else:
-        placement = _Placement(lines, content, path, base)
-        results.extend(placement.place(hunk) for hunk in hunks)
-    if not all(result.outcome.applied for result in results):
-        return FileResult(None, tuple(results))
+    if preimage_is_target or base == content:
+        return _apply_at_stated_lines(content, hunks)
+    return _Placing(content, base, path).apply(hunks)
+
+
+def proof_rows(hunk: Hunk) -> tuple[int, ...]:
+    """The preimage lines (0-based within the hunk) whose scopes decide where it belongs."""
+    solid = [bool(line.strip()) for line in hunk.old_lines]
+    rows: set[int] = set()
+    for first, stop in _runs(hunk.kinds):
+        rows.update(row for row in range(first, stop) if solid[row])
+        rows.update(islice((row for row in range(first - 1, -1, -1) if solid[row]), 1))
+        rows.update(islice((row for row in range(stop, len(solid)) if solid[row]), 1))
+    return tuple(sorted(rows))
+
+
+def _runs(kinds: bytes) -> Iterator[tuple[int, int]]:
+    """The runs of changes, as ranges of preimage lines: empty ones where lines are only added."""
+    row = first = 0
+    changing = False
+    for kind in kinds:
+        if kind != _CONTEXT and not changing:
+            first, changing = row, True
+        elif kind == _CONTEXT and changing:
+            yield first, row
+            changing = False
+        row += kind != _ADDED
+    if changing:
+        yield first, row
+
+
+def _stated_row(hunk: Hunk) -> int:
+    # Without old lines the header names the line after which to insert.
+    return hunk.old_start - 1 if hunk.old_lines else hunk.old_start
+
+
+def _apply_at_stated_lines(content: bytes, hunks: Sequence[Hunk]) -> FileResult:
     pieces: list[bytes] = []
-    position = 0
-    for hunk, result in zip(hunks, results, strict=True):
-        start = _index(hunk) + result.offset
-        pieces.extend(lines[position:start])
-        pieces.extend(hunk.new_lines)
-        position = start + len(hunk.old_lines)
-    pieces.extend(lines[position:])
-    return FileResult(b"".join(pieces), tuple(results))
+    results: list[HunkResult] = []
+    offset = row = 0
+    for hunk in hunks:
+        old = b"".join(hunk.old_lines)
+        stated = _stated_row(hunk)
+        start = _find_at_row(content, old, offset, stated - row)
+        end = None if start is None else start + len(old)
+        if start is None or end is None or _ends_early(hunk, content, end):
+            results.append(
+                HunkResult(
+                    HunkOutcome.NO_MATCH,
+                    stated + 1,
+                    reason="the file is the one the patch was made for, yet the hunk is not what "
+                    f"stands at line {stated + 1}: the patch was edited by hand or is damaged",
+                )
+            )
+            continue
+        pieces += (content[offset:start], *hunk.new_lines)
+        results.append(HunkResult(HunkOutcome.EXACT, stated + 1, stated + 1))
+        offset, row = end, stated + len(hunk.old_lines)
+    complete = all(result.outcome.applied for result in results)
+    pieces.append(content[offset:])
+    return FileResult(b"".join(pieces) if complete else None, tuple(results))
 
 
-def split_lines(content: bytes) -> list[bytes]:
-    """Lines with their ends; only LF ends a line, as in git."""
-    parts = content.split(b"\n")
-    lines = [part + b"\n" for part in parts[:-1]]
-    if parts[-1]:
-        lines.append(parts[-1])
-    return lines
+def _find_at_row(content: bytes, old: bytes, offset: int, rows: int) -> int | None:
+    """Where ``old`` stands, if that is ``rows`` lines after the line at ``offset``."""
+    if rows < 0:
+        return None
+    start = offset
+    if not old:
+        for _ in range(rows):
+            start = content.find(b"\n", start) + 1
+            if start == 0:
+                return None
+        return start if _is_whole_lines(content, start, len(content)) else None
+    while (at := content.find(old, start)) >= 0:
+        rows -= content.count(b"\n", offset, at)
+        if rows < 0:
+            return None
+        if rows == 0 and _is_whole_lines(content, at, at + len(old)):
+            return at
+        offset, start = at, at + 1
+    return None
 
 
-def _index(hunk: Hunk) -> int:
-    """Index of the first preimage line; a hunk without any stands behind its stated line."""
-    return hunk.old_start if not hunk.old_lines else hunk.old_start - 1
-
-
-def _at_stated_line(hunk: Hunk, lines: list[bytes]) -> HunkResult:
-    start = _index(hunk)
-    if _matches(hunk, lines, start):
-        return HunkResult(HunkOutcome.EXACT, start + 1, start + 1)
-    return HunkResult(
-        HunkOutcome.BASE_MISMATCH,
-        start + 1,
-        reason="the file is the one the patch names, yet the hunk does not match it there: "
-        "the patch was edited by hand",
+def _is_whole_lines(content: bytes, start: int, end: int) -> bool:
+    return (start == 0 or content[start - 1] == _FEED) and (
+        end == len(content) or content[end - 1] == _FEED
     )
 
 
-def _matches(hunk: Hunk, lines: list[bytes], start: int) -> bool:
-    end = start + len(hunk.old_lines)
-    return start >= 0 and end <= len(lines) and tuple(lines[start:end]) == hunk.old_lines
+def _ends_early(hunk: Hunk, content: bytes, end: int) -> bool:
+    """Whether the hunk makes the file end without a line feed although more follows."""
+    lines = hunk.new_lines
+    return bool(lines) and not lines[-1].endswith(b"\n") and end != len(content)
 
 
-def _places(hunk: Hunk, lines: list[bytes]) -> list[int]:
-    """Every index at which all preimage lines match.
+class _Text:
+    """One version of the file: its bytes, where its lines start, and its scopes."""
 
-    As in git, a hunk that starts at the first line belongs to the beginning of the file, and one
-    without context behind its changes to the end.
-    """
-    if hunk.old_start <= 1:
-        return [0] if _matches(hunk, lines, 0) else []
-    if not hunk.kinds.endswith(b" "):
-        last = len(lines) - len(hunk.old_lines)
-        return [last] if _matches(hunk, lines, last) else []
-    first, start = hunk.old_lines[0], -1
-    found: list[int] = []
-    while True:
-        try:
-            start = lines.index(first, start + 1)
-        except ValueError:
-            return found
-        if _matches(hunk, lines, start):
-            found.append(start)
-
-
-def _witnesses(hunk: Hunk) -> list[int]:
-    """Preimage lines whose scopes prove the place, as offsets into ``old_lines``.
-
-    The removed lines, and around each change the nearest context that is not blank.
-    """
-    chosen: set[int] = set()
-    position = 0
-    for kind in hunk.kinds:
-        if kind == ord("+"):
-            neighbours = (range(position - 1, -1, -1), range(position, len(hunk.old_lines)))
-        elif kind == ord("-"):
-            chosen.add(position)
-            neighbours = (
-                range(position - 1, -1, -1),
-                range(position + 1, len(hunk.old_lines)),
-            )
-            position += 1
-        else:
-            position += 1
-            continue
-        for side in neighbours:
-            near = next((at for at in side if hunk.old_lines[at].strip()), None)
-            if near is not None:
-                chosen.add(near)
-    return sorted(chosen)
-
-
-class _Placement:
-    """Places hunks, in order, in a file that is not the one they were written for."""
-
-    def __init__(self, lines: list[bytes], content: bytes, path: bytes, base: bytes | None) -> None:
-        self._lines = lines
-        self._content = content
+    def __init__(self, content: bytes, path: bytes) -> None:
+        self.content = content
         self._path = path
-        self._base = base
-        self._base_lines = split_lines(base) if base is not None else []
-        self._maps: tuple[ScopeMap | None, ScopeMap | None] | None = None
-        self._end = 0
+        self._starts = [0, *(found.end() for found in re.finditer(rb"\n", content))]
+        if content.endswith(b"\n") or not content:
+            self._starts.pop()
+        self.taken: list[tuple[int, int]] = []
 
-    def place(self, hunk: Hunk) -> HunkResult:
-        result = self._find(hunk)
-        if result.new_line is not None and result.outcome.applied:
-            start = result.new_line - 1
-            if start < self._end:
-                return HunkResult(
-                    HunkOutcome.NO_MATCH,
-                    result.old_line,
-                    old_scope=result.old_scope,
-                    reason=f"matches only at line {start + 1}, before an earlier hunk",
+    def row_of(self, offset: int) -> int:
+        return max(bisect_right(self._starts, offset) - 1, 0)
+
+    def start_of(self, row: int) -> int:
+        return self._starts[row] if row < len(self._starts) else len(self.content)
+
+    @property
+    def scopes(self) -> ScopeMap | None:
+        from dsv4port.apply.scopes import scope_map
+
+        return scope_map(self._path, self.content)
+
+    def lines(self, first: int, last: int) -> bytes:
+        """The 1-based lines ``first`` to ``last``."""
+        return self.content[self.start_of(first - 1) : self.start_of(last)]
+
+    def line(self, row: int) -> bytes:
+        return self.content[self.start_of(row) : self.start_of(row + 1)]
+
+    def places(self, hunk: Hunk) -> list[int]:
+        """Offsets at which the hunk's preimage matches, where anchors allow, outside of ``taken``.
+
+        At most one more than :data:`MAX_PLACES`.
+        """
+        return list(islice(self._places(hunk), MAX_PLACES + 1))
+
+    def _places(self, hunk: Hunk) -> Iterator[int]:
+        old = b"".join(hunk.old_lines)
+        content = self.content
+        at_start = hunk.old_start <= 1
+        at_end = hunk.kinds[-1] != _CONTEXT
+        at = content.find(old)
+        while at >= 0:
+            end = at + len(old)
+            if (
+                _is_whole_lines(content, at, end)
+                and (not at_start or at == 0)
+                and (not at_end or end == len(content))
+                and not _ends_early(hunk, content, end)
+                and not any(start < end and at < stop for start, stop in self.taken)
+            ):
+                yield at
+            if at_start:
+                return
+            at = content.find(old, at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Scopes of a hunk in the base and at a place; ``same`` None when one of them is unknown."""
+
+    same: bool | None
+    old: Scope | None
+    new: Scope | None
+    old_line: int
+    new_line: int
+
+
+class _Placing:
+    """Places hunks one after the other in a target that is not known to be their base."""
+
+    def __init__(self, content: bytes, base: bytes | None, path: bytes) -> None:
+        self._path = path
+        self._target = _Text(content, path)
+        self._base = None if base is None else _Text(base, path)
+
+    def apply(self, hunks: Sequence[Hunk]) -> FileResult:
+        content = self._target.content
+        pieces: list[bytes] = []
+        results: list[HunkResult] = []
+        end = base_end = 0
+        for hunk in hunks:
+            result = self._place(hunk, end, base_end)
+            results.append(result)
+            base_end = _stated_row(hunk) + len(hunk.old_lines)
+            if result.new_line is not None:
+                start = self._target.start_of(result.new_line - 1)
+                pieces += (content[end:start], *hunk.new_lines)
+                end = start + sum(map(len, hunk.old_lines))
+                self._target.taken.append((start, end))
+        complete = all(result.outcome.applied for result in results)
+        pieces.append(content[end:])
+        return FileResult(b"".join(pieces) if complete else None, tuple(results))
+
+    def _place(self, hunk: Hunk, end: int, base_end: int) -> HunkResult:
+        """Find the place of one hunk; ``end`` (``base_end``) is where the last one ended."""
+        line = _stated_row(hunk) + 1
+        refuse = _Refuse(line)
+        if not hunk.old_lines:
+            if not self._target.content and self._base is None:
+                return HunkResult(HunkOutcome.EXACT, line, line)
+            return refuse.because(
+                HunkOutcome.UNPROVEN,
+                "the hunk has neither context nor removed lines, so it applies only to the very "
+                "file it was made for",
+            )
+        base_start = None
+        if self._base is not None:
+            base_start = self._stated_start(hunk, base_end)
+            if base_start is None:
+                return refuse.because(
+                    HunkOutcome.BASE_MISMATCH,
+                    f"the hunk is not what stands at line {line} of the base that the `index` "
+                    "line names: the patch was edited by hand or is damaged",
                 )
-            self._end = start + len(hunk.old_lines)
+        places = self._target.places(hunk)
+        if not places:
+            return refuse.because(HunkOutcome.NO_MATCH, self._why_nowhere(hunk))
+        if base_start is None:
+            result = self._place_without_base(hunk, places, refuse)
+        else:
+            result = self._place_with_base(hunk, places, base_start, refuse)
+        if result.new_line is not None and self._target.start_of(result.new_line - 1) < end:
+            return refuse.because(
+                HunkOutcome.MISPLACED,
+                f"the hunk matches at line {result.new_line}, which is before the place of the "
+                "hunk that precedes it",
+                result.old_scope,
+                result.new_scope,
+            )
         return result
 
-    def _find(self, hunk: Hunk) -> HunkResult:
-        stated = _index(hunk)
-        if not hunk.old_lines and self._lines:
-            return HunkResult(
-                HunkOutcome.UNPROVEN,
-                stated + 1,
-                reason="the hunk has no context, and the file is not the one it was written for",
-            )
-        if self._base is not None and not _matches(hunk, self._base_lines, stated):
-            return HunkResult(
-                HunkOutcome.BASE_MISMATCH,
-                stated + 1,
-                reason="the hunk does not match the base that the patch names: "
-                "the patch was edited by hand",
-            )
-        places = _places(hunk, self._lines)
-        if not places:
-            return HunkResult(HunkOutcome.NO_MATCH, stated + 1, reason=self._nearest(hunk))
-        if self._base is None:
-            return self._without_base(hunk, stated, places)
-        return self._with_base(hunk, stated, places)
+    def _stated_start(self, hunk: Hunk, base_end: int) -> int | None:
+        """Where the hunk stands in the base, if it does; its place there is then taken."""
+        base = self._base
+        assert base is not None
+        row = _stated_row(hunk)
+        old = b"".join(hunk.old_lines)
+        start = base.start_of(row)
+        end = start + len(old)
+        if (
+            row < base_end
+            or not base.content.startswith(old, start)
+            or not _is_whole_lines(base.content, start, end)
+            or _ends_early(hunk, base.content, end)
+        ):
+            return None
+        base.taken.append((start, end))
+        return start
 
-    def _without_base(self, hunk: Hunk, stated: int, places: list[int]) -> HunkResult:
-        line = stated + 1
-        if len(places) > 1:
-            return HunkResult(HunkOutcome.AMBIGUOUS, line, reason=_several(places))
-        if places[0] != stated:
-            return HunkResult(
-                HunkOutcome.UNPROVEN,
-                line,
-                reason=f"matches at line {places[0] + 1}, but the base blob is not available, "
-                "so the scope it was written for is unknown",
+    # With the base.
+
+    def _place_with_base(
+        self, hunk: Hunk, places: list[int], base_start: int, refuse: _Refuse
+    ) -> HunkResult:
+        base = self._base
+        assert base is not None
+        target = self._target
+        length = sum(map(len, hunk.old_lines))
+        stop = base_start + length
+        if base_start in places and target.content.startswith(base.content[:stop]):
+            return HunkResult(HunkOutcome.EXACT, refuse.line, refuse.line)
+        peers = base.places(hunk)
+        if max(len(places), len(peers)) > MAX_PLACES:
+            return refuse.because(
+                HunkOutcome.AMBIGUOUS,
+                f"the hunk's lines match at more than {MAX_PLACES} places; {_MORE_CONTEXT}",
             )
-        heading = hunk.section.rstrip()
-        found = _heading(self._lines, stated)
-        if heading and not found.startswith(heading):
-            shown = heading.decode("utf-8", "backslashreplace")
-            return HunkResult(
+        rows = proof_rows(hunk)
+        compared = {place: self._compare(base, base_start, target, place, rows) for place in places}
+        same = [place for place, found in compared.items() if found.same]
+        if not same:
+            return self._nowhere_the_same(compared, refuse)
+        rivals = [
+            peer
+            for peer in peers
+            if self._compare(base, base_start, base, peer, rows).same is not False
+        ]
+        chosen = same
+        if len(same) > 1 or rivals:
+            chosen = [place for place in same if self._is_unmoved(base_start, place, rows, length)]
+        if len(chosen) != 1:
+            return self._too_many(same, rivals, compared, refuse)
+        found = compared[chosen[0]]
+        return self._applied(refuse.line, chosen[0], found)
+
+    def _applied(self, line: int, place: int, found: _Comparison) -> HunkResult:
+        new_line = self._target.row_of(place) + 1
+        if new_line == line:
+            return HunkResult(HunkOutcome.EXACT, line, line, found.old, found.new)
+        where = "" if found.new is None else f" in {_quoted(found.new)}"
+        return HunkResult(
+            HunkOutcome.OFFSET, line, new_line, found.old, found.new,
+            f"moved from line {line} to line {new_line}{where}",
+        )  # fmt: skip
+
+    def _compare(
+        self, before: _Text, old_start: int, after: _Text, new_start: int, rows: Sequence[int]
+    ) -> _Comparison:
+        from dsv4port.apply.scopes import same_scope
+
+        old_first = before.row_of(old_start) + 1
+        new_first = after.row_of(new_start) + 1
+        old_scopes, new_scopes = before.scopes, after.scopes
+        if old_scopes is None or new_scopes is None:
+            # No grammar: a place is as good as it is unique. Over the size limit on one side
+            # only: nothing to compare.
+            known = True if old_scopes is new_scopes else None
+            return _Comparison(known, None, None, old_first, new_first)
+        if not rows:
+            return _Comparison(None, None, None, old_first, new_first)
+        kept: _Comparison | None = None
+        for row in rows:
+            old_line, new_line = old_first + row, new_first + row
+            old, new = old_scopes.scope_of_line(old_line), new_scopes.scope_of_line(new_line)
+            if old is None or new is None:
+                kept = _Comparison(None, old, new, old_line, new_line)
+            elif not same_scope(old, new):
+                return _Comparison(False, old, new, old_line, new_line)
+            elif kept is None or (kept.same and len(old.steps) > _depth(kept.old)):
+                # Of several scopes the innermost says most.
+                kept = _Comparison(True, old, new, old_line, new_line)
+        assert kept is not None
+        return kept
+
+    def _is_unmoved(self, old_start: int, new_start: int, rows: Sequence[int], length: int) -> bool:
+        """Whether what surrounds the hunk is unchanged and the hunk stands at its old place there.
+
+        That is all of the innermost definition around each line that is compared, or all of the
+        file after the hunk.
+        """
+        base, target = self._base, self._target
+        assert base is not None
+        if base.content[old_start + length :] == target.content[new_start + length :]:
+            return True
+        old_scopes, new_scopes = base.scopes, target.scopes
+        if old_scopes is None or new_scopes is None:
+            return False
+        old_first, new_first = base.row_of(old_start) + 1, target.row_of(new_start) + 1
+        for row in rows:
+            old_span = old_scopes.lines_of_scope(old_first + row)
+            new_span = new_scopes.lines_of_scope(new_first + row)
+            if old_span is None or new_span is None:
+                return False
+            if old_first - old_span[0] != new_first - new_span[0]:
+                return False
+            if base.lines(*old_span) != target.lines(*new_span):
+                return False
+        return bool(rows)
+
+    def _nowhere_the_same(self, compared: dict[int, _Comparison], refuse: _Refuse) -> HunkResult:
+        unknown = next((found for found in compared.values() if found.same is None), None)
+        if unknown is not None:
+            where = "in the base" if unknown.old is None else "there"
+            return refuse.because(
                 HunkOutcome.UNPROVEN,
-                line,
-                reason=f"the base blob is not available, and the hunk names `{shown}`, which is "
-                "not what stands above the place",
+                f"the hunk matches at line {unknown.new_line}, but its scope {where} is unknown: "
+                "the code around does not parse or is too large, or the hunk has only blank lines",
+                unknown.old,
+                unknown.new,
+            )
+        # Report the place nearest to the stated line.
+        place = min(compared, key=lambda at: abs(self._target.row_of(at) + 1 - refuse.line))
+        found = compared[place]
+        assert found.old is not None and found.new is not None
+        only = "only " if len(compared) == 1 else ""
+        others = ""
+        if len(compared) > 1:
+            others = f" (all places: {self._lines(list(compared))})"
+        return refuse.because(
+            HunkOutcome.MISPLACED,
+            f"the hunk was written for {_quoted(found.old)} (line {found.old_line} of the base) "
+            f"but {only}matches in {_quoted(found.new)} (line {found.new_line}){others}",
+            found.old,
+            found.new,
+        )
+
+    def _too_many(
+        self,
+        same: list[int],
+        rivals: list[int],
+        compared: dict[int, _Comparison],
+        refuse: _Refuse,
+    ) -> HunkResult:
+        base = self._base
+        assert base is not None
+        found = compared[same[0]]
+        where = "" if found.new is None else f" in {_quoted(found.new)}"
+        text = f"the hunk's lines match at {self._lines(same)}{where}"
+        if rivals:
+            lines = _numbers(sorted([base.row_of(at) + 1 for at in rivals] + [refuse.line]))
+            text += f", and at lines {lines} of the base"
+        return refuse.because(
+            HunkOutcome.AMBIGUOUS,
+            f"{text}; nothing proves which place is meant: {_MORE_CONTEXT}",
+            found.old,
+            found.new,
+        )
+
+    def _lines(self, places: list[int]) -> str:
+        numbers = sorted(self._target.row_of(place) + 1 for place in places)
+        return f"line{'s' if len(numbers) > 1 else ''} {_numbers(numbers)}"
+
+    # Without the base.
+
+    def _place_without_base(self, hunk: Hunk, places: list[int], refuse: _Refuse) -> HunkResult:
+        if len(places) > 1:
+            return refuse.because(
+                HunkOutcome.AMBIGUOUS,
+                f"the hunk's lines match at {self._lines(places)} and the base blob is not "
+                f"available to tell them apart; {_MORE_CONTEXT} or make the base available",
+            )
+        line = self._target.row_of(places[0]) + 1
+        if line != refuse.line:
+            return refuse.because(
+                HunkOutcome.UNPROVEN,
+                f"the hunk matches at line {line} instead of line {refuse.line}, and the base blob "
+                "is not available to prove that this is the right place",
+            )
+        if not self._heading_fits(hunk.section, places[0]):
+            heading = display_text(hunk.section.strip())
+            return refuse.because(
+                HunkOutcome.UNPROVEN,
+                f"the hunk matches at line {line}, but not below `{heading}` as its header says, "
+                "and the base blob is not available to prove that this is the right place",
             )
         return HunkResult(HunkOutcome.EXACT, line, line)
 
-    def _with_base(self, hunk: Hunk, stated: int, places: list[int]) -> HunkResult:
-        line = stated + 1
-        base_map, target_map = self._scope_maps()
-        if base_map is None or target_map is None:
-            if len(places) > 1:
-                return HunkResult(HunkOutcome.AMBIGUOUS, line, reason=_several(places))
-            return _placed(line, places[0] + 1, None, None)
-        witnesses = _witnesses(hunk)
-        old_scope = _scope(base_map, hunk, stated)
-        twins = [
-            place
-            for place in _places(hunk, self._base_lines)
-            if self._proven(base_map, base_map, witnesses, stated, place)
-        ]
-        if len(twins) > 1:
-            return HunkResult(
-                HunkOutcome.AMBIGUOUS,
-                line,
-                old_scope=old_scope,
-                reason="the base has the same lines more than once in that scope "
-                f"(lines {_listed(twins)}), so nothing proves which are meant",
-            )
-        proven = [
-            place
-            for place in places
-            if self._proven(base_map, target_map, witnesses, stated, place)
-        ]
-        if len(proven) == 1:
-            place = proven[0]
-            return _placed(line, place + 1, old_scope, _scope(target_map, hunk, place))
-        if len(proven) > 1:
-            return HunkResult(
-                HunkOutcome.AMBIGUOUS, line, old_scope=old_scope, reason=_several(proven)
-            )
-        new_scope = _scope(target_map, hunk, places[0])
-        if old_scope is None or (new_scope is None and len(places) == 1):
-            where = "base" if old_scope is None else "target"
-            return HunkResult(
-                HunkOutcome.UNPROVEN,
-                line,
-                old_scope=old_scope,
-                reason=f"the scope in the {where} is unknown (the file does not parse there)",
-            )
-        found = ", ".join(
-            f"`{_scope(target_map, hunk, place) or 'unknown'}` (line {place + 1})"
-            for place in places
-        )
-        return HunkResult(
-            HunkOutcome.MISPLACED,
-            line,
-            old_scope=old_scope,
-            new_scope=new_scope,
-            reason=f"written for `{old_scope}`, matches only in {found}",
+    def _heading_fits(self, section: bytes, place: int) -> bool:
+        """Whether git would print this text after ``@@`` for a hunk at this place.
+
+        By default git prints the nearest line above that begins with a letter, ``_`` or ``$``, cut
+        to 80 bytes (GNU diff: 40); with its driver for Python, the nearest ``def`` or ``class``.
+        """
+        heading = section.strip()
+        if not heading:
+            return True
+        above = self._target.content[:place]
+        lines = [_last(_HEADING_LINE, above, 0)]
+        if self._path.endswith((b".py", b".pyi")):
+            lines.append(_last(_PYTHON_HEADING_LINE, above, 1))
+        return any(
+            found is not None
+            and found.startswith(heading)
+            and (len(heading) >= _SHORTEST_CUT or found.rstrip() == heading)
+            for found in lines
         )
 
-    @staticmethod
-    def _proven(
-        base_map: ScopeMap, target_map: ScopeMap, witnesses: list[int], stated: int, place: int
-    ) -> bool:
-        from dsv4port.apply.scopes import same_scope
+    # Nowhere.
 
-        for witness in witnesses:
-            old = base_map.scope_of_line(stated + witness + 1)
-            new = target_map.scope_of_line(place + witness + 1)
-            if old is None or new is None or not same_scope(old, new):
-                return False
-        return bool(witnesses)
-
-    def _scope_maps(self) -> tuple[ScopeMap | None, ScopeMap | None]:
-        if self._maps is None:
-            from dsv4port.apply.scopes import scope_map
-
-            assert self._base is not None
-            self._maps = (
-                scope_map(self._path, self._base),
-                scope_map(self._path, self._content),
+    def _why_nowhere(self, hunk: Hunk) -> str:
+        target = self._target
+        old = b"".join(hunk.old_lines)
+        new = b"".join(hunk.new_lines)
+        anchors = []
+        if hunk.old_start <= 1:
+            anchors.append("at the beginning of the file, since it starts at line 1")
+        if hunk.kinds[-1] != _CONTEXT:
+            anchors.append("at the end of the file, since it has no context after its changes")
+        elsewhere = _whole_match(target.content, old)
+        if elsewhere is not None and anchors:
+            return (
+                f"the hunk must match {' and '.join(anchors)}, but matches at line "
+                f"{target.row_of(elsewhere) + 1}"
             )
-        return self._maps
+        text = "the hunk's context and removed lines are nowhere in the file"
+        if elsewhere is not None:
+            text += " outside of what other hunks change"
+        bare = old.replace(b"\r\n", b"\n")
+        if elsewhere is None and bare in target.content.replace(b"\r\n", b"\n"):
+            return f"{text}: only the line ends differ (CRLF and LF)"
+        if new and (there := _whole_match(target.content, new)) is not None:
+            text += f"; the lines it would produce stand at line {target.row_of(there) + 1}"
+        return text + self._nearest(hunk)
 
     def _nearest(self, hunk: Hunk) -> str:
-        """Which part of the preimage is there, to help a person find the place."""
-        for position, wanted in enumerate(hunk.old_lines):
-            if wanted.strip() and wanted not in self._lines:
-                text = wanted.strip()[:60].decode("utf-8", "backslashreplace")
-                return f"line {position + 1} of its context is nowhere in the file: `{text}`"
-        return "its context and removed lines stand nowhere together"
+        """The place where most of the preimage's lines stand, for the reason of a refusal."""
+        target = self._target
+        rows_of: dict[bytes, list[int]] = {}
+        wanted = {line for line in hunk.old_lines if line.strip()}
+        for row, line in enumerate(target.content.split(b"\n")):
+            if line + b"\n" in wanted or line in wanted:
+                rows_of.setdefault(line, []).append(row)
+        votes: Counter[int] = Counter()
+        for index, line in enumerate(hunk.old_lines):
+            for row in rows_of.get(line.removesuffix(b"\n"), ())[:MAX_PLACES]:
+                votes[row - index] += 1
+        votes = Counter({row: count for row, count in votes.items() if row >= 0})
+        if not votes:
+            return ""
+        stated = _stated_row(hunk)
+        best = min(votes, key=lambda row: (-votes[row], abs(row - stated)))
+        for index, line in enumerate(hunk.old_lines):
+            if target.line(best + index) != line:
+                solid = sum(1 for line in hunk.old_lines if line.strip())
+                return (
+                    f"; nearest is line {best + 1}, where {votes[best]} of {solid} lines agree "
+                    f"and line {best + index + 1} is the first to differ"
+                )
+        return ""
 
 
-def _scope(scopes: ScopeMap, hunk: Hunk, place: int) -> Scope | None:
-    """The scope a hunk is said to change: of its first removed line, else of what it follows."""
-    removed = hunk.kinds.replace(b"+", b"").find(b"-")
-    if removed < 0:
-        before = hunk.kinds.find(b"+") - 1
-        removed = max(before, 0)
-        while removed > 0 and not hunk.old_lines[removed].strip():
-            removed -= 1
-    return scopes.scope_of_line(place + removed + 1)
+@dataclass(frozen=True, slots=True)
+class _Refuse:
+    """Makes the results of one refused hunk."""
+
+    line: int
+
+    def because(
+        self,
+        outcome: HunkOutcome,
+        reason: str,
+        old_scope: Scope | None = None,
+        new_scope: Scope | None = None,
+    ) -> HunkResult:
+        return HunkResult(outcome, self.line, None, old_scope, new_scope, reason)
 
 
-def _placed(
-    old_line: int, new_line: int, old_scope: Scope | None, new_scope: Scope | None
-) -> HunkResult:
-    if old_line == new_line:
-        return HunkResult(HunkOutcome.EXACT, old_line, new_line, old_scope, new_scope)
-    where = f" in `{new_scope}`" if new_scope is not None else ", the only place that matches"
-    return HunkResult(
-        HunkOutcome.OFFSET,
-        old_line,
-        new_line,
-        old_scope,
-        new_scope,
-        f"moved by {new_line - old_line:+d} lines to line {new_line}{where}",
-    )
+def _whole_match(content: bytes, lines: bytes) -> int | None:
+    at = content.find(lines)
+    while at >= 0:
+        if _is_whole_lines(content, at, at + len(lines)):
+            return at
+        at = content.find(lines, at + 1)
+    return None
 
 
-def _several(places: list[int]) -> str:
-    return f"matches at lines {_listed(places)}, and nothing proves which is meant"
+def _last(pattern: re.Pattern[bytes], text: bytes, group: int) -> bytes | None:
+    found = None
+    for found in pattern.finditer(text):  # noqa: B007
+        pass
+    return None if found is None else found[group]
 
 
-def _listed(places: list[int]) -> str:
-    return ", ".join(str(place + 1) for place in places)
+def _depth(scope: Scope | None) -> int:
+    return 0 if scope is None else len(scope.steps)
 
 
-def _heading(lines: list[bytes], start: int) -> bytes:
-    """What git would write behind the second ``@@`` of a hunk that starts at index `start`."""
-    for line in reversed(lines[:start]):
-        first = line[:1]
-        if first.isalpha() or first in (b"_", b"$"):
-            return line[:_HEADING_LIMIT].rstrip()
-    return b""
+def _quoted(scope: Scope) -> str:
+    return str(scope) if not scope.steps else f"`{scope}`"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    text = ", ".join(map(str, numbers[:_NAMED_PLACES]))
+    more = len(numbers) - _NAMED_PLACES
+    return f"{text} and {more} more" if more > 0 else text
