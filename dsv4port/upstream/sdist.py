@@ -203,7 +203,9 @@ class _Inflater:
         self._size = size
         self._progress = progress
         self._reported = 0
-        self._blocks: queue.Queue[bytes | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
+        self._blocks: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(
+            _BLOCKS_AHEAD
+        )
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._inflate, name="inflate", daemon=True)
         self._block = b""
@@ -286,14 +288,14 @@ class _Inflater:
     def _next_block(self) -> bytes:
         if self._ended:
             return b""
-        block = self._blocks.get()
-        if isinstance(block, BaseException):
+        item = self._blocks.get()
+        if isinstance(item, BaseException):
             self._ended = True
-            raise block
-        if block is None:
+            raise item
+        if item is None:
             self._ended = True
             return b""
-        consumed = min(self._file.tell(), self._size)
+        block, consumed = item
         self._progress.advance(consumed - self._reported)
         self._reported = consumed
         return block
@@ -306,8 +308,10 @@ class _Inflater:
             with gzip.GzipFile(fileobj=self._file, mode="rb") as stream:
                 while (block := stream.read(_BLOCK)) and not self._stopped.is_set():
                     total += len(block)
-                    self._check_size(total)
-                    self._blocks.put(block)
+                    # Asking from the other thread would wait for the read that is under way.
+                    consumed = min(self._file.tell(), self._size)
+                    self._check_size(total, consumed)
+                    self._blocks.put((block, consumed))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             outcome = BadInputError(f"{self._where}: damaged gzip file: {error}", fix=_FIX)
         except OSError as error:
@@ -317,13 +321,12 @@ class _Inflater:
         if not self._stopped.is_set():
             self._blocks.put(outcome)
 
-    def _check_size(self, total: int) -> None:
+    def _check_size(self, total: int, consumed: int) -> None:
         if total > self._limits.total:
             raise BadInputError(
                 f"{self._where}: it inflates to more than {self._limits.total} bytes", fix=_FIX
             )
-        consumed = max(self._file.tell(), 1)
-        if total > _RATIO_COUNTS_FROM and total // consumed > self._limits.ratio:
+        if total > _RATIO_COUNTS_FROM and total > self._limits.ratio * consumed:
             raise BadInputError(
                 f"{self._where}: it inflates to more than {self._limits.ratio} times its size",
                 fix=_FIX,
