@@ -19,6 +19,7 @@ from dsv4port.apply.hunks import HunkOutcome
 from dsv4port.errors import ConflictError
 from dsv4port.git.objects import (
     MODE_SUBMODULE,
+    MODE_TREE,
     Entry,
     ObjectKind,
     blob_id,
@@ -205,7 +206,7 @@ class Engine:
             entry.id
             for found in patch.files
             if (entry := self._tree.get(found.old_path or found.path)) is not None
-            and entry.mode != MODE_SUBMODULE
+            and entry.mode not in (MODE_SUBMODULE, MODE_TREE)
         )
         outcomes = [self._place_file(found, vacated) for found in patch.files]
         return outcomes, not patch.files
@@ -213,6 +214,11 @@ class Engine:
     def _place_file(self, found: FilePatch, vacated: set[bytes | None]) -> FileOutcome:
         source = found.old_path if found.old_path is not None else found.path
         entry = self._tree.get(source)
+        replaced = found.change is ChangeKind.ADD and source in vacated
+        if entry is not None and (entry.mode == MODE_TREE or replaced):
+            # No file is there: a folder, or what this very patch removes first (git writes a
+            # change of type as a removal and an addition).
+            entry = None
         target = self._file(entry)
         exact = entry is not None and found.old_id is not None and entry.id.startswith(found.old_id)
         base = None
@@ -226,7 +232,7 @@ class Engine:
         outcome = apply_file_patch(
             found, target, base=base, preimage_is_target=exact, occupant=occupant
         )
-        if outcome.applied and found.new_path is not None and entry is None:
+        if outcome.applied and found.new_path is not None and found.new_path != found.old_path:
             obstacle = self._tree.blocker(found.new_path)
             if obstacle is not None and obstacle not in vacated:
                 return _blocked(outcome, obstacle)
@@ -239,7 +245,7 @@ class Engine:
             self._blobs.remember(followed.entry.content)
 
     def _file(self, entry: Entry | None) -> File | None:
-        if entry is None:
+        if entry is None or entry.mode == MODE_TREE:
             return None
         if entry.mode == MODE_SUBMODULE:
             return File(entry.mode, b"")

@@ -1,0 +1,16 @@
+class A:
+    def run(self):
+        x = prepare()
+        y = finish(x)
+        self.x = 1
+        return y
+
+
+class C:
+    def run(self):
+        x = prepare()
+        y = finish(x)
+        self.x = 1
+        return y
+
+

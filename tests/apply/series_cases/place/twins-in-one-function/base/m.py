@@ -1,0 +1,10 @@
+class A:
+    def run(self):
+        start()
+        step()
+        stop()
+        more()
+        start()
+        step()
+        stop()
+        more()

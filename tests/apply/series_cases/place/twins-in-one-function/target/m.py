@@ -1,0 +1,13 @@
+import os
+class A:
+    def run(self):
+        begin()
+        start()
+        step()
+        stop()
+        more()
+        start()
+        step()
+        stop()
+        more()
+        last()
