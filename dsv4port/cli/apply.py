@@ -19,7 +19,7 @@ from dsv4port.cli.rows import (
     recovered_row,
     restore_command,
 )
-from dsv4port.errors import UsageError
+from dsv4port.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from dsv4port.apply.engine import SeriesReport
@@ -78,7 +78,6 @@ def _stacks(run: Run) -> str:
 
 
 def _apply_stack(run: Run, name: str, force: bool, unlocked: bool) -> Reply:
-    from dsv4port.apply.engine import SeriesConflictError
     from dsv4port.apply.stack_apply import apply_stack
     from dsv4port.upstream.cache import Cache
 
@@ -89,8 +88,12 @@ def _apply_stack(run: Run, name: str, force: bool, unlocked: bool) -> Reply:
             project, name, checkout, cache=Cache.locate(), force=force, unlocked=unlocked,
             progress=run.progress,
         )  # fmt: skip
-    except SeriesConflictError as error:
-        _note_conflict(run, error.report)
+    except ConflictError as error:
+        # Only now: an apply with nothing to do must not pay for importing the engine.
+        from dsv4port.apply.engine import SeriesConflictError
+
+        if isinstance(error, SeriesConflictError):
+            _note_conflict(run, error.report)
         raise
     notice_recovered(run, checkout, report.recovered)
     notice_companions(run, report.companions)
