@@ -20,7 +20,7 @@ from typing import Any
 from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.receipt import Receipt, receipt_from_json, write_receipt
 from dsv4port.apply.steps import Step, reached
-from dsv4port.errors import DirtyCheckoutError, InternalError, RefusedError
+from dsv4port.errors import DirtyCheckoutError, GitError, InternalError, RefusedError
 from dsv4port.git.checkout import (
     BRANCH,
     PIN,
@@ -141,7 +141,7 @@ def publish(
     if dirty or not checkout.on_our_branch():
         _write_files(session, touched, dirty)
     else:
-        checkout.read_tree("-m", "-u", head, receipt.commit, inherit=(session.lock,))
+        _switch_tree(session, head, receipt.commit)
     _finish(checkout, receipt)
     return saved
 
@@ -170,6 +170,17 @@ def recover(checkout: Checkout, lock: int) -> Recovered | None:
     _write_files(Session(checkout, lock, None), touched, set(journal.discarded), receipt.commit)
     _finish(checkout, receipt)
     return Recovered(receipt, saved or journal.saved)
+
+
+def _switch_tree(session: Session, old: str, new: str) -> None:
+    """Bring a clean checkout from one commit to another."""
+    checkout, inherit = session.checkout, (session.lock,)
+    try:
+        checkout.read_tree("-m", "-u", old, new, inherit=inherit)
+    except GitError:
+        # Files that were touched or copied: the content is right, but the index has other times.
+        checkout.refresh_index()
+        checkout.read_tree("-m", "-u", old, new, inherit=inherit)
 
 
 def _dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) -> set[bytes]:
