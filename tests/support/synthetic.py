@@ -12,6 +12,7 @@ trees are hashed by git, patches written by ``git format-patch``, archives packe
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import io
@@ -258,7 +259,7 @@ class SyntheticProject:
     def copy(self, base: Path) -> SyntheticProject:
         """A copy of the project, its cache and its checkout in another folder."""
         shutil.copytree(self.base, base, symlinks=True, dirs_exist_ok=True)
-        return SyntheticProject(base, dict(self.pins), dict(self.trees))
+        return SyntheticProject(base, copy.deepcopy(self.pins), dict(self.trees))
 
     def run(self, *arguments: str, cwd: Path | None = None, **environment: str) -> Result:
         """Run the program in the project's folder (or `cwd`) and wait for its end."""
@@ -495,6 +496,12 @@ def demo_project(base: Path) -> SyntheticProject:
     )  # fmt: skip
     project.add_stack("demo", "v1.0.0", ["alpha", "beta"])
     return project
+
+
+def edit_alpha(project: SyntheticProject) -> None:
+    """Make the second patch of `alpha` add another answer, as its author would."""
+    second = Change(ALPHA[1].subject, {**ALPHA[1].files, "vllm/extra.py": b"ANSWER = 43\n"})
+    project.write_series("alpha", "v1.0.0", make_patches(DEMO_FILES, [ALPHA[0], second, ALPHA[2]]))
 
 
 def demo_result() -> dict[str, bytes | Executable | Link]:
