@@ -108,9 +108,18 @@ class PackWriter:
     def add(self, kind: ObjectKind, data: bytes) -> str:
         """Write one object (once, however often it is added) and return its id."""
         identifier = object_id(kind, data)
+        if identifier not in self._places:
+            self.add_deflated(kind, identifier, len(data), zlib.compress(data, self._level))
+        return identifier
+
+    def add_deflated(self, kind: ObjectKind, identifier: str, size: int, deflated: bytes) -> None:
+        """Write an object that the caller has hashed and deflated, for example in a thread.
+
+        Parameters:
+            size: length of the data before it was deflated, in bytes.
+        """
         if identifier in self._places:
-            return identifier
-        size = len(data)
+            return
         byte = (kind.value << 4) | (size & 0x0F)
         size >>= 4
         header = bytearray()
@@ -119,11 +128,10 @@ class PackWriter:
             byte = size & 0x7F
             size >>= 7
         header.append(byte)
-        packed = bytes(header) + zlib.compress(data, self._level)
+        packed = bytes(header) + deflated
         self._file.write(packed)
         self._places[identifier] = _Place(self._position, len(packed), zlib.crc32(packed))
         self._position += len(packed)
-        return identifier
 
     def read(self, identifier: str) -> bytes | None:
         """The data of an object added before, None when this pack does not hold it."""

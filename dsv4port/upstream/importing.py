@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dsv4port.errors import BadInputError, EnvironmentProblemError, InternalError
 from dsv4port.git.pack import PackWriter, Rehearsal
+from dsv4port.upstream.deflate import DeflatingSink
 from dsv4port.upstream.download import adopt, download, mismatch
 from dsv4port.upstream.files import sha256_of
 from dsv4port.upstream.pins import check_tree
@@ -130,15 +131,16 @@ def _import_pack(
 
     with cache.staging(pin.name, "sdist") as staging:
         with PackWriter(staging, compression=COMPRESSION) as writer:
-            if content.is_dir():
-                _require_recorded_tree(source, content)
-                tree = import_directory(content, writer, progress=progress)
-            else:
-                tree = import_archive(content, writer, progress=progress)
-            check_tree(pin, "sdist", tree)
-            commit = write_commit(
-                writer, tree, name=source.name, version=source.version, sha256=source.sha256
-            )
+            with DeflatingSink(writer, compression=COMPRESSION) as sink:
+                if content.is_dir():
+                    _require_recorded_tree(source, content)
+                    tree = import_directory(content, sink, progress=progress)
+                else:
+                    tree = import_archive(content, sink, progress=progress)
+                check_tree(pin, "sdist", tree)
+                commit = write_commit(
+                    sink, tree, name=source.name, version=source.version, sha256=source.sha256
+                )
             pack = writer.finish()
         if pack is None:
             raise InternalError("an import wrote no objects")
