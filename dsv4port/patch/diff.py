@@ -208,7 +208,9 @@ class _DiffParser:
         line = self.lines[index]
         if line.endswith(b"\r\n"):
             raise self.source.converted(index)
-        text = line[4:].removesuffix(b"\n")
+        if not line.endswith(b"\n"):
+            raise self._cut_off(index)
+        text = line[4:-1]
         stamp = b""
         if text.startswith(b'"'):
             try:
@@ -217,7 +219,7 @@ class _DiffParser:
                 raise self.source.error(
                     index, f"badly quoted name: {problem}", fix=_FROM_GIT
                 ) from None
-            stamp = line[4 + end :].removesuffix(b"\n")
+            stamp = line[4 + end : -1]
             if stamp and not stamp.startswith(b"\t"):
                 raise self.source.error(index, "text after the quoted name", fix=_FROM_GIT)
         elif b"\t" in text:
@@ -630,6 +632,8 @@ class _GitSection:
         first = lines[self.start]
         if first.endswith(b"\r\n"):
             raise self.source.converted(self.start)
+        if not first.endswith(b"\n"):
+            raise self._cut_off(self.start)
         at = self._read_fields(self.start + 1)
         change = self._change()
         old_path, new_path = self._paths(change)
@@ -697,14 +701,17 @@ class _GitSection:
             if line.endswith(b"\r\n") and not key.endswith((b"from ", b"to ")):
                 raise self.source.converted(at)
             if not line.endswith(b"\n"):
-                raise self.source.error(
-                    at, "the header of the file section is cut off", fix="get the whole file"
-                )
+                raise self._cut_off(at)
             if key in self.fields:
                 raise self.source.error(at, f"second {key.decode().strip()!r} line", fix=_FROM_GIT)
             self.fields[key] = (at, line[len(key) : -1])
             at += 1
         return at
+
+    def _cut_off(self, at: int) -> PatchFormatError:
+        return self.source.error(
+            at, "the header of the file section is cut off", fix="get the whole file"
+        )
 
     def _fail(self, key: bytes, what: str) -> PatchFormatError:
         return self.source.error(self.fields[key][0], what, fix=_FROM_GIT)

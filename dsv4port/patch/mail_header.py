@@ -16,6 +16,7 @@ _ONCE = frozenset(
     )
 )
 _MAIL_FIELDS = frozenset((b"from", b"subject"))
+_BLANKS = b" \t\r\n"
 _HEX = b"0123456789abcdefABCDEF"
 
 
@@ -64,20 +65,23 @@ def read_header(source: Source) -> Header | None:
     mbox = starts_mail(source, 0)
     if mbox and lines[0].endswith(b"\r\n"):
         raise source.converted(0)
-    fields: dict[bytes, tuple[int, bytes]] = {}
+    found: dict[bytes, tuple[int, list[bytes]]] = {}
     name = b""
     at = int(mbox)
     while at < len(lines) and lines[at] not in (b"\n", b"\r\n"):
         line = lines[at]
         if name and line[:1] in (b" ", b"\t"):
-            index, value = fields[name]
-            fields[name] = index, value + b" " + line[1:].rstrip(b" \t\r\n")
+            found[name][1].append(line[1:].rstrip(_BLANKS))
         elif is_field(line):
             name, _, value = line.partition(b":")
             name = name.lower()
-            if name in _ONCE and name in fields:
-                raise source.error(at, f"second {name.decode().title()} field in the mail header")
-            fields[name] = at, value.strip(b" \t\r\n")
+            if name in _ONCE and name in found:
+                raise source.error(
+                    at,
+                    f"second {name.decode().title()} field in the mail header",
+                    fix="remove one of the two",
+                )
+            found[name] = at, [value.strip(_BLANKS)]
         elif mbox:
             raise source.error(
                 at,
@@ -87,13 +91,14 @@ def read_header(source: Source) -> Header | None:
         else:
             return None
         at += 1
-    if not mbox and not _MAIL_FIELDS & fields.keys():
+    if not mbox and not _MAIL_FIELDS & found.keys():
         return None
     for index in range(at + 1):
         if index < len(lines) and lines[index].endswith(b"\r\n"):
             raise source.converted(index)
     if at == len(lines):
         raise source.error(at - 1, "mail without a body", fix="get the whole file")
+    fields = {name: (index, b" ".join(parts)) for name, (index, parts) in found.items()}
     return Header(fields, mbox, at + 1)
 
 
@@ -154,7 +159,9 @@ def decoded_text(source: Source, header: Header) -> bytes | None:
             pass
     else:
         raise source.error(
-            header.index(b"Content-Transfer-Encoding"), "unknown Content-Transfer-Encoding"
+            header.index(b"Content-Transfer-Encoding"),
+            "unknown Content-Transfer-Encoding",
+            fix="get the patch as 'git format-patch' writes it",
         )
     raise source.error(
         header.end, f"body is not valid {encoding.decode()}", fix="get the whole mail again"

@@ -104,7 +104,9 @@ class _Mail:
     def _fail(self, name: bytes, what: str) -> PatchFormatError:
         fields = self.header.fields
         index = self.header.index(name) if name.lower() in fields else 0
-        return self.source.error(index, f"{name.decode()}: {what}")
+        return self.source.error(
+            index, f"{name.decode()}: {what}", fix="correct that field of the mail header"
+        )
 
     def _body(self, split: MailSplit) -> bytes:
         body = b"".join(self.source.lines[self.header.end : split.message_end])
@@ -168,32 +170,31 @@ class _Mail:
         return exact
 
 
-def _in_body_fields(body: bytes) -> tuple[dict[bytes, bytes | None], bytes]:
+def _in_body_fields(body: bytes) -> tuple[dict[bytes, bytes], bytes]:
     """The From, Subject and Date fields at the start of a body, and the rest of it, as in git."""
-    found: dict[bytes, bytes | None] = {}
+    found: dict[bytes, list[bytes]] = {}
     lines = body.split(b"\n")
     at = 0
-    last = b""
+    folded: list[bytes] | None = None
     while at < len(lines):
         line = lines[at]
         if not line.strip(b"\r"):
             at += 1
-            if found:
+            if folded is not None:
                 break
             continue
         name, colon, value = line.partition(b":")
         key = name.lower()
-        if last and line[:1] in (b" ", b"\t"):
-            found[last] = (found[last] or b"") + b" " + line.strip()
+        if folded is not None and line[:1] in (b" ", b"\t"):
+            folded.append(line.strip())
         elif colon and key in _IN_BODY and key not in found and value[:1] in (b" ", b"\t"):
-            found[key] = value.strip()
-            last = key
+            folded = found[key] = [value.strip()]
         elif line.startswith(b"[PATCH] ") and b"subject" not in found:
-            found[b"subject"] = line
-            last = b""
+            found[b"subject"] = [line]
+            folded = None
         elif line.startswith(b">From ") and line.endswith(b" Mon Sep 17 00:00:00 2001"):
-            last = b""
+            folded = None
         else:
             break
         at += 1
-    return found, b"\n".join(lines[at:])
+    return {key: b" ".join(parts) for key, parts in found.items()}, b"\n".join(lines[at:])

@@ -21,6 +21,8 @@ _ESCAPED = {code: _NAMED.get(code, b"\\%03o" % code) for code in (*range(0x20), 
 _NON_ASCII = {code: b"\\%03o" % code for code in range(0x80, 0x100)}
 _UNESCAPED = {escape[1]: code for code, escape in _NAMED.items()}
 _OCTAL = b"01234567"
+# Longer than any path in quotes; it keeps the search for the closing quote linear.
+_MAX_QUOTED = 1 << 15
 
 
 def quote(name: bytes, *, non_ascii: bool = True) -> bytes:
@@ -47,6 +49,7 @@ def unquote_prefix(text: bytes) -> tuple[bytes, int]:
     """
     if not text.startswith(b'"'):
         raise ValueError("no opening quote")
+    text = text[:_MAX_QUOTED]
     name = bytearray()
     at = 1
     while True:
@@ -91,7 +94,7 @@ def display_path(path: bytes) -> str:
     invisible and direction-changing characters, bytes that are not UTF-8) becomes octal escapes.
     """
     text = path.decode("utf-8", "surrogateescape")
-    if text.isprintable() and '"' not in text and "\\" not in text:
+    if text and text.isprintable() and '"' not in text and "\\" not in text:
         return text
     shown = []
     for character in text:

@@ -83,8 +83,26 @@ _COMPONENTS = [
     *(b"back\\slash", b"trailing ", b"dev", b"line\nfeed", b".gitignore", b"esc\x1b[31m"),
 ]
 _line = st.sampled_from(
-    [b"", b"x", b"-", b"--", b"---", b"-- ", b"+", b"++ b/x", b" y", b"\\ No", b"@@ -1 +1 @@"]
-    + [b"diff --git a/x b/x", b"caf\xe9", b"caf\xc3\xa9", b"def f():", b"    return 1", b"\r", b"z\x0c"]
+    [
+        b"",
+        b"x",
+        b"-",
+        b"--",
+        b"---",
+        b"-- ",
+        b"+",
+        b"++ b/x",
+        b" y",
+        b"\\ No",
+        b"@@ -1 +1 @@",
+        b"diff --git a/x b/x",
+        b"caf\xe9",
+        b"caf\xc3\xa9",
+        b"def f():",
+        b"    return 1",
+        b"\r",
+        b"z\x0c",
+    ]
 )
 _text = st.builds(
     lambda lines, ends, last: b"".join(
@@ -115,7 +133,9 @@ def _tree_pairs(draw: st.DrawFn) -> tuple[Tree, Tree]:
     old = draw(_tree.filter(bool))
     new = dict(draw(st.dictionaries(_path, _entry, max_size=2)))
     for path, (mode, content) in old.items():
-        fate = draw(st.sampled_from(["edit", "edit", "edit", "keep", "mode", "move", "copy", "drop"]))
+        fate = draw(
+            st.sampled_from(["edit", "edit", "edit", "keep", "mode", "move", "copy", "drop"])
+        )
         if fate == "edit" and mode in (0o100644, 0o100755):
             lines = content.split(b"\n")
             for at in draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=3)):

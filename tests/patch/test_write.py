@@ -16,7 +16,8 @@ from dsv4port.patch.write import diff_to_bytes, format_mailbox, patch_to_bytes
 
 DIFF = (
     b"diff --git a/f b/f\n"
-    b"index 587be6b4c3f93f93c489c0111bba5596147a26cb..975fbec8256d3e8a3797e7a3611380f27c49f4ac 100644\n"
+    b"index 587be6b4c3f93f93c489c0111bba5596147a26cb.."
+    b"975fbec8256d3e8a3797e7a3611380f27c49f4ac 100644\n"
     b"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n"
 )
 # A diff whose hunks hold what looks like a separator and a new section.
@@ -27,19 +28,53 @@ TRICKY = (
 AUTHOR = Identity(b"A U Thor", b"author@example.com", 1700000000, b"+0200")
 
 _fragment = st.sampled_from(
-    [b"x", b"word", b" ", b"  ", b"\n", b"\n\n", b"\n---\n", b"---\n\n", b"diff --git a/f b/f\n"]
-    + [b"[PATCH] ", b"[PATCH 1/2] ", b"[Bugfix][DSV4] ", b"Re: ", b":", b"\xe9", "é→🐍".encode()]
-    + [b"\t", b"\r\n", b"From: a <b@c>\n", b"Subject: z\n", b"From 1 Mon Sep 17 00:00:00 2001\n"]
-    + [b"=?UTF-8?q?x?=", b"# c\n", b"-- \n", b"_", b"\x1b[0m", b"\x0b", b"\n 1 file changed\n"]
-    + [DIFF, b"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n", b">From x\n", b"Date: now\n", b"-- >8 --\n"]
-    + [b" 1 file changed, 1 insertion(+), 1 deletion(-)\n\n", b"verylongword" * 9, b"Signed-off-by: A\n"]
+    [
+        b"x",
+        b"word",
+        b" ",
+        b"  ",
+        b"\n",
+        b"\n\n",
+        b"\n---\n",
+        b"---\n\n",
+        b"diff --git a/f b/f\n",
+        b"[PATCH] ",
+        b"[PATCH 1/2] ",
+        b"[Bugfix][DSV4] ",
+        b"Re: ",
+        b":",
+        b"\xe9",
+        "é→🐍".encode(),
+        b"\t",
+        b"\r\n",
+        b"From: a <b@c>\n",
+        b"Subject: z\n",
+        b"From 1 Mon Sep 17 00:00:00 2001\n",
+        b"=?UTF-8?q?x?=",
+        b"# c\n",
+        b"-- \n",
+        b"_",
+        b"\x1b[0m",
+        b"\x0b",
+        b"\n 1 file changed\n",
+        DIFF,
+        b"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n",
+        b">From x\n",
+        b"Date: now\n",
+        b"-- >8 --\n",
+        b" 1 file changed, 1 insertion(+), 1 deletion(-)\n\n",
+        b"verylongword" * 9,
+        b"Signed-off-by: A\n",
+    ]
 )
 _message = st.lists(_fragment, max_size=12).map(b"".join)
 _name = st.one_of(
     st.binary(max_size=30),
     st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")),
     st.lists(
-        st.sampled_from([b"Ann", b" ", b"O'Neil", b"Jr.", b",", b'"', b"\\", b"(", b")", b"J\xc3\xb6rg"]),
+        st.sampled_from(
+            [b"Ann", b" ", b"O'Neil", b"Jr.", b",", b'"', b"\\", b"(", b")", b"J\xc3\xb6rg"]
+        ),
         max_size=6,
     ).map(b"".join),
 ).map(lambda name: name.translate(None, b"\n\0<>"))
@@ -158,5 +193,5 @@ def test_a_hand_edited_mail_does_not_hide_behind_exact_fields(field: bytes) -> N
         b"body": mail.replace(b"body  \n", b"edited\n"),
     }[field]
     assert edited != mail
-    with pytest.raises(PatchFormatError, match="is not the .* that the mail shows"):
+    with pytest.raises(PatchFormatError, match=r"is not the .* that the mail shows"):
         parse_patch(edited, "x")
