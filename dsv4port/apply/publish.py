@@ -253,7 +253,8 @@ def _write_files(
         assert journal is not None
         commit = journal.receipt.commit
     listed = checkout.repository.list_tree(commit)
-    checkout.read_tree("--reset", commit, inherit=inherit)
+    # A whole new index: flags in the old one (assume-unchanged, skip-worktree) make git refuse.
+    checkout.read_tree(commit, inherit=inherit)
     paths = set(touched) | discarded
     for path in sorted(paths, reverse=True):
         entry = listed.get(path)

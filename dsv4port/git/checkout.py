@@ -161,6 +161,14 @@ class Checkout:
             (_change(row) for row in out.split(b"\0")[:-1]), key=lambda change: change.path
         )
 
+    def _is_on_disk(self, path: bytes) -> bool:
+        """Whether something is at `path`, not seen through a link on the way."""
+        disk = self.disk_path(path)
+        folders = Path(os.fsdecode(path)).parents
+        return os.path.lexists(disk) and not any(
+            self.disk_path(os.fsencode(up)).is_symlink() for up in folders if up != Path()
+        )
+
     def disk_state(self, path: bytes, entry: Entry) -> DiskState:
         """Compare one path on disk with an entry, by content."""
         return disk_state(self.disk_path(path), entry)
@@ -194,7 +202,8 @@ class Checkout:
             index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.git.run("read-tree", "HEAD", environment=index)
             self.git.run("add", "--all", "--", ":/", environment=index)
-            named = b"".join(path + b"\0" for path in extra)
+            # What is gone from disk was taken out of the index above, and cannot be named.
+            named = b"".join(path + b"\0" for path in extra if self._is_on_disk(path))
             if named:
                 self.git.run(
                     "--literal-pathspecs", "add", "--force", "--pathspec-from-file=-",
