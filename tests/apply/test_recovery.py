@@ -189,7 +189,7 @@ def test_a_checkout_behind_a_link_is_saved_as_well(at_pin: SyntheticProject, new
     real = at_pin.base / "elsewhere"
     at_pin.checkout.rename(real)
     at_pin.checkout.symlink_to(real)
-    write_files(at_pin.checkout, {"vllm/extra.py": b"mine\n", "x.log": b"ignored\n"})
+    write_files(at_pin.checkout, {"vllm/extra.py": b"mine\n"})
     forced = at_pin.run("apply", "demo", "--force", "--json").json
     assert forced["ok"], forced["error"]
     assert git(at_pin.checkout, "show", f"{forced['saved']}:vllm/extra.py") == "mine"
