@@ -1,0 +1,110 @@
+"""Patch files follow the commits of the checkout, and nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.synthetic import SyntheticProject, git, write_files
+
+from dsv4port.apply.refresh import RefreshOutcome, RefreshReport, refresh_patchset
+from dsv4port.errors import RefusedError
+from dsv4port.manifest.project import Project
+
+
+def refresh(
+    project: SyntheticProject, name: str = "alpha", *, drop: tuple[str, ...] = ()
+) -> RefreshReport:
+    return refresh_patchset(Project(project.root), name, project.checkout, drop=drop)
+
+
+def files(project: SyntheticProject) -> dict[str, bytes]:
+    folder = project.root / "patchsets"
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def outcomes(report: RefreshReport) -> list[RefreshOutcome]:
+    return [patch.outcome for patch in report.patches]
+
+
+def series(project: SyntheticProject, name: str = "alpha") -> list[str]:
+    return (project.root / "patchsets" / name / "v1.0.0" / "series").read_text().split()
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_nothing_to_do_changes_no_byte(name: str, applied: SyntheticProject) -> None:
+    before = files(applied)
+    report = refresh(applied, name)
+    assert set(outcomes(report)) == {RefreshOutcome.KEPT}
+    assert not report.written
+    assert files(applied) == before
+
+
+def test_an_amended_commit_rewrites_its_file_alone(applied: SyntheticProject) -> None:
+    before = files(applied)
+    write_files(applied.checkout, {"vllm/config.py": b"amended = True\n"})
+    git(applied.checkout, "commit", "-qa", "--amend", "--no-edit")
+    report = refresh(applied, "beta")
+    assert outcomes(report) == [RefreshOutcome.REWRITTEN]
+    now = files(applied)
+    assert now.keys() == before.keys()
+    [changed] = [name for name in now if now[name] != before[name]]
+    assert changed.startswith("beta/v1.0.0/0001")
+    assert b"+amended = True" in now[changed]
+
+
+def test_a_rewritten_series_comes_out_as_the_checkout(applied: SyntheticProject) -> None:
+    write_files(applied.checkout, {"vllm/config.py": b"amended = True\n"})
+    git(applied.checkout, "commit", "-qa", "--amend", "--no-edit")
+    tree = git(applied.checkout, "rev-parse", "HEAD^{tree}")
+    refresh(applied, "beta")
+    applied.succeed("lock", "demo")
+    applied.succeed("apply", "demo", "--force")
+    assert git(applied.checkout, "rev-parse", "HEAD^{tree}") == tree
+    assert outcomes(refresh(applied, "beta")) == [RefreshOutcome.KEPT]
+
+
+def test_a_new_commit_becomes_a_patch(applied: SyntheticProject) -> None:
+    before = series(applied, "beta")
+    write_files(applied.checkout, {"vllm/new.py": b"x = 1\n"})
+    git(applied.checkout, "add", "vllm/new.py")
+    git(applied.checkout, "commit", "-qm", "[Core] A new thing")
+    assert outcomes(refresh(applied, "beta"))[-1] is RefreshOutcome.ADDED
+    assert series(applied, "beta") == [*before, "0002-a-new-thing.patch"]
+
+
+def test_a_dropped_commit_is_refused_without_drop(applied: SyntheticProject) -> None:
+    before, names = files(applied), series(applied, "beta")
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~1")
+    with pytest.raises(RefusedError, match=names[0]):
+        refresh(applied, "beta")
+    assert files(applied) == before
+
+
+def test_a_dropped_commit_goes_with_drop(applied: SyntheticProject) -> None:
+    last = series(applied)[-1]
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~2")
+    assert outcomes(refresh(applied, drop=(last,)))[-1] is RefreshOutcome.DROPPED
+    assert last not in series(applied)
+    assert not (applied.root / "patchsets/alpha/v1.0.0" / last).exists()
+
+
+def test_an_entry_that_was_not_applied_stays(applied: SyntheticProject) -> None:
+    folder: Path = applied.root / "patchsets/alpha/v1.0.0"
+    data = (folder / series(applied)[0]).read_bytes()
+    (folder / "0009-later.patch").write_bytes(data)
+    with (folder / "series").open("a") as listing:
+        listing.write("0009-later.patch\n")
+    before = files(applied)
+    assert outcomes(refresh(applied))[-1] is RefreshOutcome.NOT_APPLIED
+    assert files(applied) == before
+
+
+def test_uncommitted_changes_are_refused(applied: SyntheticProject) -> None:
+    write_files(applied.checkout, {"vllm/config.py": b"x\n"})
+    with pytest.raises(RefusedError, match="in no commit"):
+        refresh(applied)
