@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.synthetic import SyntheticProject, git, write_files
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.synthetic import Change, SyntheticProject, git, write_files
 
 from dsv4port.apply.refresh import RefreshOutcome, RefreshReport, refresh_patchset
 from dsv4port.errors import RefusedError
@@ -108,3 +110,34 @@ def test_uncommitted_changes_are_refused(applied: SyntheticProject) -> None:
     write_files(applied.checkout, {"vllm/config.py": b"x\n"})
     with pytest.raises(RefusedError, match="in no commit"):
         refresh(applied)
+
+
+contents = st.lists(
+    st.sampled_from(
+        [b"a\n", b"b\r\n", b"\n", b"-- \n", b"diff --git a/x b/x\n", b"From x\n", b"\xff\n"]
+    ),
+    max_size=6,
+).map(b"".join)
+subjects = st.sampled_from(["[Core][DSV4] Änderung", "plain", "Re: [PATCH] not a mail", "x " * 60])
+steps = st.lists(st.tuples(subjects, contents, st.booleans()), min_size=1, max_size=4)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=steps)
+def test_commits_made_anew_say_what_the_files_say(
+    steps: list[tuple[str, bytes, bool]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Other committers give the commits other ids, so that every patch is rendered and compared."""
+    project = SyntheticProject(tmp_path_factory.mktemp("generated"))
+    project.add_pin("v1.0.0", {"vllm/a.txt": b"start\n", "vllm/b.txt": b"1\n2\n3\n4\n5\n"})
+    changes = [
+        Change(subject.strip(), {"vllm/a.txt": data + b"%d" % number + b"\n" * end})
+        for number, (subject, data, end) in enumerate(steps)
+    ]
+    project.add_patchset("alpha", "v1.0.0", changes)
+    project.add_stack("demo", "v1.0.0", ["alpha"])
+    project.succeed("apply", "demo", "--unlocked")
+    before = files(project)
+    git(project.checkout, "rebase", "-q", "--force-rebase", f"HEAD~{len(steps)}")
+    assert set(outcomes(refresh(project))) == {RefreshOutcome.KEPT}
+    assert files(project) == before
