@@ -28,6 +28,21 @@ from dsv4port.patch.source import Source
 MAX_HUNKS = 1_000_000
 """Most hunks in one patch file."""
 
+EXTENDED_HEADERS = (
+    b"index ",
+    b"new file mode ",
+    b"deleted file mode ",
+    b"old mode ",
+    b"new mode ",
+    b"similarity index ",
+    b"dissimilarity index ",
+    b"rename from ",
+    b"rename to ",
+    b"copy from ",
+    b"copy to ",
+)
+"""The lines of a git section's header, the most frequent first."""
+
 _SPACE, _MINUS, _PLUS, _BACKSLASH, _FEED, _AT = b" -+\\\n@"
 # First bytes that can begin a line of a hunk stay, every other becomes X.
 _BODY_OR_X = bytes(code if code in b" -+\\\n" else ord("X") for code in range(256))
@@ -693,7 +708,7 @@ class _GitSection:
         parser = self.parser
         while at < parser.end:
             line = parser.lines[at]
-            for key in _FIELDS:
+            for key in EXTENDED_HEADERS:
                 if line.startswith(key):
                     break
             else:
@@ -901,20 +916,6 @@ _KIND_OF = (
     (b"deleted file mode ", ChangeKind.DELETE),
     (b"rename from ", ChangeKind.RENAME),
     (b"copy from ", ChangeKind.COPY),
-)
-# The most frequent first.
-_FIELDS = (
-    b"index ",
-    b"new file mode ",
-    b"deleted file mode ",
-    b"old mode ",
-    b"new mode ",
-    b"similarity index ",
-    b"dissimilarity index ",
-    b"rename from ",
-    b"rename to ",
-    b"copy from ",
-    b"copy to ",
 )
 
 

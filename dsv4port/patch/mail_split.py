@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsv4port.errors import BadInputError, PatchFormatError
-from dsv4port.patch.diff import parse_diff_at, starts_diff
+from dsv4port.patch.diff import EXTENDED_HEADERS, parse_diff_at, starts_diff
 from dsv4port.patch.mail_header import starts_mail
 from dsv4port.patch.message_form import LINES_FIELD
 from dsv4port.patch.model import FilePatch
@@ -42,12 +42,16 @@ class _Stat:
     deletions: int
 
     def matches(self, files: Sequence[FilePatch]) -> bool:
-        # A file that becomes a symlink is two sections but one file.
         return (
-            self.files == len({file.path for file in files})
+            self.files == _file_count(files)
             and self.insertions == _count(files, b"+")
             and self.deletions == _count(files, b"-")
         )
+
+
+def _file_count(files: Sequence[FilePatch]) -> int:
+    # A file that becomes a symlink is two sections but one file.
+    return len({file.path for file in files})
 
 
 def _count(files: Sequence[FilePatch], kind: bytes) -> int:
@@ -75,6 +79,36 @@ def first_diff_line(source: Source, start: int) -> int:
         "no diff in this file",
         fix="a patch file is the output of 'git format-patch', 'git diff' or 'diff -u'",
     )
+
+
+def refuse_hidden_diff(source: Source, start: int, end: int) -> None:
+    """Refuse text above a diff that is itself a section whose first lines were damaged.
+
+    A tool that takes such a section for a comment would apply the rest and report success.
+
+    Raises:
+        PatchFormatError: with the line.
+    """
+    hidden = [
+        index
+        for index in range(start, end)
+        if source.firsts[index] in b"@G"
+        and source.lines[index].startswith((b"@@ -", b"GIT binary patch"))
+    ]
+    # The extended header of the first section stands directly above it.
+    index = end - 1
+    while index >= start and source.firsts[index] != 0x0A:
+        if source.lines[index].startswith(EXTENDED_HEADERS) and (
+            source.firsts[index] != 0x69 or b".." in source.lines[index]
+        ):
+            hidden.append(index)
+        index -= 1
+    if hidden:
+        raise source.error(
+            min(hidden),
+            "part of a diff without the file header that must stand above it",
+            fix="repair the 'diff --git' line of its section; indent it if it is only quoted",
+        )
 
 
 def split_exactly(source: Source, start: int, count: int) -> MailSplit:
@@ -114,6 +148,7 @@ def find_split(source: Source, start: int) -> MailSplit:
         stat = _stat_between(source, separators[-1] + 1, diff_start) if separators else None
         if stat is not None and stat.matches(files):
             _refuse_second_mail(source, start, diff_start)
+            refuse_hidden_diff(source, separators[-1] + 1, diff_start)
             return MailSplit(separators[-1], diff_start, files, trailer_start)
     # The first diff may be a quotation in the message. Only a diffstat can prove another reading;
     # without that proof a malformed patch must not pass by calling its first half a message.
@@ -128,6 +163,13 @@ def find_split(source: Source, start: int) -> MailSplit:
     _refuse_second_mail(source, start, diff_start)
     if problem is not None:
         raise problem
+    refuse_hidden_diff(source, separators[-1] + 1 if separators else start, diff_start)
+    if stat is not None and stat.files != _file_count(files):
+        raise source.error(
+            diff_start,
+            f"the diffstat counts {stat.files} files but the diff has {_file_count(files)}",
+            fix="get the whole file, or correct the diffstat if the patch was edited on purpose",
+        )
     message_end = _message_end(source, separators, diff_start, stat)
     return MailSplit(message_end, diff_start, files, trailer_start)
 

@@ -13,7 +13,13 @@ from dsv4port.patch.diff import parse_diff_at
 from dsv4port.patch.encoded_words import decode_base64, decode_words, to_utf8
 from dsv4port.patch.mail_fields import parse_address, parse_date
 from dsv4port.patch.mail_header import Header, charset_of, decoded_text, read_header
-from dsv4port.patch.mail_split import MailSplit, find_split, first_diff_line, split_exactly
+from dsv4port.patch.mail_split import (
+    MailSplit,
+    find_split,
+    first_diff_line,
+    refuse_hidden_diff,
+    split_exactly,
+)
 from dsv4port.patch.message_form import (
     AUTHOR_FIELD,
     LINES_FIELD,
@@ -59,6 +65,7 @@ def parse_patch(data: bytes, name: str) -> Patch:
 
 def _plain_diff(source: Source) -> Patch:
     start = first_diff_line(source, 0)
+    refuse_hidden_diff(source, 0, start)
     files, end = parse_diff_at(source, start)
     lines = source.lines
     return Patch(b"".join(lines[:start]), files, b"".join(lines[end:]), None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import quopri
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -52,7 +53,13 @@ _EXACT = format_mailbox(
 _HEAD, _, _BODY = format_mailbox(author=_AUTHOR, message=b"plain\n", diff=_TEXT).partition(b"\n\n")
 _QP = _HEAD + b"\nContent-Transfer-Encoding: quoted-printable\n\n" + quopri.encodestring(_BODY)
 _BASE64 = _HEAD + b"\nContent-Transfer-Encoding: base64\n\n" + base64.encodebytes(_BODY)
-SEEDS = [_TEXT, _BINARY, _TEXT + _BINARY, _PLAIN, _MAIL, _EXACT, _QP, _BASE64]
+_STAT_MAIL = _HEAD + (
+    b"\n\nWhy.\n---\n a | 2 +-\n 4 files changed, 3 insertions(+), 3 deletions(-)\n\n"
+    + _TEXT
+    + b"-- \n2.39.5\n\n"
+)
+DIFFS = [_TEXT, _BINARY, _TEXT + _BINARY, _PLAIN, _STAT_MAIL]
+SEEDS = [_STAT_MAIL, _TEXT, _BINARY, _TEXT + _BINARY, _PLAIN, _MAIL, _EXACT, _QP, _BASE64]
 
 _tokens = st.sampled_from(
     [
@@ -86,8 +93,8 @@ _tokens = st.sampled_from(
 
 
 @st.composite
-def _damaged(draw: st.DrawFn) -> bytes:
-    data = draw(st.sampled_from(SEEDS))
+def _damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    data = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 4))):
         lines = data.splitlines(keepends=True)
         fate = draw(st.sampled_from(["insert", "delete", "cut", "line", "swap", "double", "byte"]))
@@ -114,7 +121,7 @@ def _damaged(draw: st.DrawFn) -> bytes:
 
 
 @settings(deadline=None, max_examples=600)
-@given(_damaged())
+@given(_damaged(SEEDS))
 def test_damage_is_refused_or_harmless(data: bytes) -> None:
     try:
         patch = parse_patch(data, "x.patch")
@@ -126,6 +133,23 @@ def test_damage_is_refused_or_harmless(data: bytes) -> None:
         return
     assert patch_to_bytes(patch) == data
     assert patch.files
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=_damaged(DIFFS))
+def test_git_understands_what_is_accepted_in_the_same_way(git: Any, data: bytes) -> None:
+    """No section may be skipped, and none read differently, because of some damage."""
+    try:
+        patch = parse_patch(data, "x")
+    except (PatchFormatError, UnsafePathError):
+        return
+    mine = b""
+    for file in patch.files:
+        added = sum(hunk.kinds.count(b"+") for hunk in file.hunks)
+        removed = sum(hunk.kinds.count(b"-") for hunk in file.hunks)
+        mine += b"-\t-" if file.binary is not None else b"%d\t%d" % (added, removed)
+        mine += b"\t" + file.path + b"\0"
+    assert mine == git("apply", "--numstat", "-z", stdin=data)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
