@@ -68,7 +68,10 @@ def command(
         done.append(_fetch(run, pin, cache, source, from_path, mirror, deep))
         rows.append(pin_row(done[-1]))
     pruned = cache.prune(known.values()) if prune else None
-    fields = {"cache": full_path(cache.folder), "pruned": None if pruned is None else _pruned_row(pruned)}
+    fields = {
+        "cache": full_path(cache.folder),
+        "pruned": None if pruned is None else _pruned_row(pruned),
+    }
     return Reply(fields, [*columns(map(_line, done)), *(_pruned_lines(pruned) if pruned else ())])
 
 
