@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 import subprocess
 import sys
 import time
@@ -188,6 +189,24 @@ def test_waits_for_another_download_and_says_so(demo: SyntheticProject) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert out.startswith("v1.0.0")
+
+
+def test_interrupted(demo: SyntheticProject) -> None:
+    lock = demo.cache / "locks" / "import-v1.0.0-sdist.lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dsv4port", "fetch", "v1.0.0"],
+            cwd=demo.root, env=demo.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("note: waiting")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err == "error: interrupted\n→ run the command again to finish its work\n"
 
 
 def test_cache_that_cannot_be_written_to(demo: SyntheticProject) -> None:
