@@ -37,6 +37,8 @@ def test_own_errors_keep_code_and_text(kind: type[errors.Dsv4portError]) -> None
         (OSError(errno.ENOSPC, "x", "/some/file"), 6, "EnvironmentProblem"),
         (PermissionError(errno.EACCES, "x", "/some/file"), 6, "EnvironmentProblem"),
         (OSError(errno.EROFS, "x", "/some/file"), 6, "EnvironmentProblem"),
+        (FileExistsError(errno.EEXIST, "x", "/some/file"), 6, "EnvironmentProblem"),
+        (NotADirectoryError(errno.ENOTDIR, "x", "/some/file"), 6, "EnvironmentProblem"),
         (FileNotFoundError(errno.ENOENT, "x", "/some/file"), 70, "Internal"),
         (ValueError("oops"), 70, "Internal"),
         (NotImplementedError(), 70, "Internal"),
