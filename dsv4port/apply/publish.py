@@ -155,8 +155,9 @@ def recover(checkout: Checkout, lock: int) -> Recovered | None:
     journal = _Journal.read(checkout)
     if journal is None:
         return None
-    # We hold the lock, and so did the git that made this file: it is dead.
-    (checkout.git_dir / "index.lock").unlink(missing_ok=True)
+    # We hold the lock, and so did the git that made these files: it is dead.
+    for name in ("index", "HEAD", "packed-refs", BRANCH, PUBLISHED, PIN):
+        (checkout.git_dir / f"{name}.lock").unlink(missing_ok=True)
     receipt = journal.receipt
     touched = checkout.repository.changed_entries(journal.old, receipt.commit)
     foreign = [

@@ -100,6 +100,14 @@ def read_receipt(state: Path) -> Receipt | None:
     return receipt_from_json(data, str(file))
 
 
+def readable_receipt(state: Path) -> Receipt | None:
+    """The receipt, or None also when it cannot be read: for whoever is about to replace it."""
+    try:
+        return read_receipt(state)
+    except BadInputError:
+        return None
+
+
 def write_receipt(state: Path, receipt: Receipt) -> None:
     """Replace the receipt, atomically."""
     text = json.dumps(receipt.to_json(), indent=1) + "\n"

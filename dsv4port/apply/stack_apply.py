@@ -14,7 +14,7 @@ from dsv4port import __version__
 from dsv4port.apply.digests import input_digests, inputs_hold
 from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.publish import Recovered, Session, hold_checkout, now, publish
-from dsv4port.apply.receipt import AppliedPatch, Receipt, read_receipt
+from dsv4port.apply.receipt import AppliedPatch, Receipt, readable_receipt
 from dsv4port.apply.steps import Step, reached
 from dsv4port.errors import Dsv4portError, StaleLockError
 from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, Checkout, add_pack, create_checkout
@@ -208,7 +208,7 @@ def reset_checkout(
             tree=pin.tree,
             locked=False,
         )
-        before = read_receipt(checkout.state)
+        before = readable_receipt(checkout.state)
         at_pin = before is not None and before.commit == pin.commit and not checkout.changes()
         saved = publish(session, receipt, force=force)
         return ResetReport(checkout_path, receipt, created or not at_pin, saved, session.recovered)
@@ -274,7 +274,7 @@ def _unchanged(
     project: Project, checkout: Checkout, stack_name: str, unlocked: bool
 ) -> Receipt | None:
     """The receipt, when it and the checkout already are what an apply would make."""
-    receipt = read_receipt(checkout.state)
+    receipt = readable_receipt(checkout.state)
     if receipt is None or receipt.stack != stack_name or not (receipt.locked or unlocked):
         return None
     looking = _Looking(checkout)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +51,18 @@ def git(folder: Path, *arguments: str, work_tree: Path | None = None) -> str:
 
 
 def tree_of(repository: Path, folder: Path) -> str:
-    """The tree that git makes of a folder as it lies there, the folder's own settings aside."""
+    """The tree that git makes of a folder as it lies there, the folder's own settings aside.
+
+    A ``dot-gitattributes`` of a case stands for ``.gitattributes``, which under its own name
+    would already change what a clone of this project holds.
+    """
     (repository / ".git" / "case-index").unlink(missing_ok=True)
-    git(repository, "add", "-A", "-f", ".", work_tree=folder)
-    return git(repository, "write-tree").strip()
+    with tempfile.TemporaryDirectory() as name:
+        copy = shutil.copytree(folder, Path(name) / "tree", symlinks=True)
+        for found in list(copy.rglob("dot-gitattributes")):
+            found.rename(found.with_name(".gitattributes"))
+        git(repository, "add", "-A", "-f", ".", work_tree=copy)
+        return git(repository, "write-tree").strip()
 
 
 def make_repository(case: Path, folder: Path) -> str:

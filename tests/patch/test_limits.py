@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import dsv4port
 from dsv4port.errors import PatchFormatError
 from dsv4port.patch import diff as diff_module
 from dsv4port.patch import source as source_module
@@ -19,6 +21,9 @@ from dsv4port.patch.write_diff import reverse_patch
 _HEAD = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n"
 _MAIL = b"From: A <a@example.com>\nDate: Tue, 14 Nov 2023 22:13:20 +0000\nSubject: x\n"
 _MANY = 60_000
+
+# Without site packages (-S) an editable install is not found by itself.
+_ROOT = Path(dsv4port.__file__).parents[1]
 
 
 def _hunks(count: int) -> bytes:
@@ -78,7 +83,7 @@ def test_parsing_mails_imports_nothing_heavy() -> None:
             sys.executable,
             "-S",
             "-c",
-            code.replace("import sys", f"import sys; sys.path = {sys.path}", 1),
+            code.replace("import sys", f"import sys; sys.path = {[str(_ROOT), *sys.path]}", 1),
         ],
         input=mail,
         capture_output=True,
