@@ -5,12 +5,14 @@ known of the file that the hunks were written for, the base:
 
 1. *The target is the base.* Each hunk must stand at exactly its stated line.
 2. *The base is known.* The hunk is looked for in the whole target. If the target is identical to
-   the base from its first byte to the end of the hunk, that place is right. Otherwise a place
-   counts when the hunk's lines have the same scope there as in the base, even at the stated line
-   (two look-alike classes of equal length may have changed places). It is taken when it is the
-   only such place and the base, too, has no second such place in that scope. With look-alikes in
-   one scope the number of the look-alike proves nothing; then the place is taken only if the
-   innermost definition around it, or the rest of the file after it, is unchanged.
+   the base from its first byte to the end of the hunk, and has no more look-alikes of its lines
+   than the base, that place is right. Otherwise a place counts when the hunk's lines have the
+   same scope there as in the base, even at the stated line (two look-alike classes of equal
+   length may have changed places). It is taken when it is the only such place and the base, too,
+   has no second such place in that scope. With look-alikes in one scope, or definitions that
+   nothing but their order tells apart, the number of the look-alike proves nothing; then the
+   place is taken only if the innermost definition around it is unchanged, or the rest of the
+   file after it and the number of look-alikes.
 3. *The base is unknown.* Only the stated line, if it is the only match in the file and the text
    after ``@@`` names the function or class that git would name there.
 
@@ -141,15 +143,32 @@ def apply_hunks(
     return _Placing(content, base, path).apply(hunks)
 
 
-def proof_rows(hunk: Hunk) -> tuple[int, ...]:
-    """The preimage lines (0-based within the hunk) whose scopes decide where it belongs."""
+@dataclass(frozen=True, slots=True)
+class ProofRows:
+    """The preimage lines (0-based within the hunk) whose scopes decide where it belongs.
+
+    ``changed`` are the removed ones, ``beside`` the nearest ones on both sides of each run of
+    changes; none is blank.
+    """
+
+    changed: tuple[int, ...]
+    beside: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.changed
+        yield from self.beside
+
+
+def proof_rows(hunk: Hunk) -> ProofRows:
+    """The lines of a hunk that have their scope compared."""
     solid = [bool(line.strip()) for line in hunk.old_lines]
-    rows: set[int] = set()
+    changed: set[int] = set()
+    beside: set[int] = set()
     for first, stop in _runs(hunk.kinds):
-        rows.update(row for row in range(first, stop) if solid[row])
-        rows.update(islice((row for row in range(first - 1, -1, -1) if solid[row]), 1))
-        rows.update(islice((row for row in range(stop, len(solid)) if solid[row]), 1))
-    return tuple(sorted(rows))
+        changed.update(row for row in range(first, stop) if solid[row])
+        beside.update(islice((row for row in range(first - 1, -1, -1) if solid[row]), 1))
+        beside.update(islice((row for row in range(stop, len(solid)) if solid[row]), 1))
+    return ProofRows(tuple(sorted(changed)), tuple(sorted(beside - changed)))
 
 
 def _runs(kinds: bytes) -> Iterator[tuple[int, int]]:
@@ -263,7 +282,7 @@ class _Text:
         return self.content[self.start_of(row) : self.start_of(row + 1)]
 
     def places(self, hunk: Hunk) -> list[int]:
-        """Offsets at which the hunk's preimage matches, where anchors allow, outside of ``taken``.
+        """Offsets at which the hunk's preimage matches, outside of ``taken``.
 
         At most one more than :data:`MAX_PLACES`.
         """
@@ -272,21 +291,15 @@ class _Text:
     def _places(self, hunk: Hunk) -> Iterator[int]:
         old = b"".join(hunk.old_lines)
         content = self.content
-        at_start = hunk.old_start <= 1
-        at_end = hunk.kinds[-1] != _CONTEXT
         at = content.find(old)
         while at >= 0:
             end = at + len(old)
             if (
                 _is_whole_lines(content, at, end)
-                and (not at_start or at == 0)
-                and (not at_end or end == len(content))
                 and not _ends_early(hunk, content, end)
                 and not any(start < end and at < stop for start, stop in self.taken)
             ):
                 yield at
-            if at_start:
-                return
             at = content.find(old, at + 1)
 
 
@@ -355,7 +368,18 @@ class _Placing:
             result = self._place_without_base(hunk, places, refuse)
         else:
             result = self._place_with_base(hunk, places, base_start, refuse)
-        if result.new_line is not None and self._target.start_of(result.new_line - 1) < end:
+        if result.new_line is None:
+            return result
+        start = self._target.start_of(result.new_line - 1)
+        if anchors := self._missed_anchors(hunk, start):
+            return refuse.because(
+                HunkOutcome.NO_MATCH,
+                f"the hunk must match {' and '.join(anchors)}, but matches at line "
+                f"{result.new_line}",
+                result.old_scope,
+                result.new_scope,
+            )
+        if start < end:
             return refuse.because(
                 HunkOutcome.MISPLACED,
                 f"the hunk matches at line {result.new_line}, which is before the place of the "
@@ -393,9 +417,14 @@ class _Placing:
         target = self._target
         length = sum(map(len, hunk.old_lines))
         stop = base_start + length
-        if base_start in places and target.content.startswith(base.content[:stop]):
-            return HunkResult(HunkOutcome.EXACT, refuse.line, refuse.line)
         peers = base.places(hunk)
+        # The place in the base itself is taken and no peer; a copy of it may come first now.
+        if (
+            len(places) <= len(peers) + 1
+            and base_start in places
+            and target.content.startswith(base.content[:stop])
+        ):
+            return HunkResult(HunkOutcome.EXACT, refuse.line, refuse.line)
         if max(len(places), len(peers)) > MAX_PLACES:
             return refuse.because(
                 HunkOutcome.AMBIGUOUS,
@@ -412,8 +441,13 @@ class _Placing:
             if self._compare(base, base_start, base, peer, rows).same is not False
         ]
         chosen = same
-        if len(same) > 1 or rivals:
-            chosen = [place for place in same if self._is_unmoved(base_start, place, rows, length)]
+        if len(same) > 1 or rivals or _has_twins(compared[same[0]].new):
+            rest_counts = len(places) == len(peers) + 1
+            chosen = [
+                place
+                for place in same
+                if self._is_unmoved(base_start, place, rows, length if rest_counts else None)
+            ]
         if len(chosen) != 1:
             return self._too_many(same, rivals, compared, refuse)
         found = compared[chosen[0]]
@@ -430,7 +464,7 @@ class _Placing:
         )  # fmt: skip
 
     def _compare(
-        self, before: _Text, old_start: int, after: _Text, new_start: int, rows: Sequence[int]
+        self, before: _Text, old_start: int, after: _Text, new_start: int, rows: ProofRows
     ) -> _Comparison:
         from dsv4port.apply.scopes import same_scope
 
@@ -442,31 +476,37 @@ class _Placing:
             # only: nothing to compare.
             known = True if old_scopes is new_scopes else None
             return _Comparison(known, None, None, old_first, new_first)
-        if not rows:
-            return _Comparison(None, None, None, old_first, new_first)
-        kept: _Comparison | None = None
+        found: list[_Comparison] = []
         for row in rows:
             old_line, new_line = old_first + row, new_first + row
             old, new = old_scopes.scope_of_line(old_line), new_scopes.scope_of_line(new_line)
-            if old is None or new is None:
-                kept = _Comparison(None, old, new, old_line, new_line)
-            elif not same_scope(old, new):
-                return _Comparison(False, old, new, old_line, new_line)
-            elif kept is None or (kept.same and len(old.steps) > _depth(kept.old)):
-                # Of several scopes the innermost says most.
-                kept = _Comparison(True, old, new, old_line, new_line)
-        assert kept is not None
-        return kept
+            same = None if old is None or new is None else same_scope(old, new)
+            found.append(_Comparison(same, old, new, old_line, new_line))
+            if same is False:
+                return found[-1]
+        unknown = [one for one in found if one.same is None]
+        if unknown or not found:
+            return unknown[0] if unknown else _Comparison(None, None, None, old_first, new_first)
+        if rows.changed:
+            return found[0]
+        # An insertion is in the innermost of the scopes beside it, or next to it.
+        return max(found, key=lambda one: 0 if one.old is None else len(one.old.steps))
 
-    def _is_unmoved(self, old_start: int, new_start: int, rows: Sequence[int], length: int) -> bool:
+    def _is_unmoved(
+        self, old_start: int, new_start: int, rows: ProofRows, length: int | None
+    ) -> bool:
         """Whether what surrounds the hunk is unchanged and the hunk stands at its old place there.
 
-        That is all of the innermost definition around each line that is compared, or all of the
-        file after the hunk.
+        That is all of the innermost definition around each line that is compared. With the
+        ``length`` of the hunk it may also be all of the file after it; the caller has made sure
+        that the file has as many look-alikes as the base, so none can have been added before.
         """
         base, target = self._base, self._target
         assert base is not None
-        if base.content[old_start + length :] == target.content[new_start + length :]:
+        if (
+            length is not None
+            and base.content[old_start + length :] == target.content[new_start + length :]
+        ):
             return True
         old_scopes, new_scopes = base.scopes, target.scopes
         if old_scopes is None or new_scopes is None:
@@ -481,7 +521,7 @@ class _Placing:
                 return False
             if base.lines(*old_span) != target.lines(*new_span):
                 return False
-        return bool(rows)
+        return bool(rows.changed or rows.beside)
 
     def _nowhere_the_same(self, compared: dict[int, _Comparison], refuse: _Refuse) -> HunkResult:
         unknown = next((found for found in compared.values() if found.same is None), None)
@@ -583,20 +623,25 @@ class _Placing:
 
     # Nowhere.
 
+    def _missed_anchors(self, hunk: Hunk, start: int) -> list[str]:
+        """Where the hunk must match as for ``git apply`` but does not."""
+        missed = []
+        if hunk.old_start <= 1 and start != 0:
+            missed.append("at the beginning of the file, since it starts at line 1")
+        end = start + sum(map(len, hunk.old_lines))
+        if hunk.kinds[-1] != _CONTEXT and end != len(self._target.content):
+            missed.append("at the end of the file, since it has no context after its changes")
+        return missed
+
     def _why_nowhere(self, hunk: Hunk) -> str:
         target = self._target
         old = b"".join(hunk.old_lines)
         new = b"".join(hunk.new_lines)
-        anchors = []
-        if hunk.old_start <= 1:
-            anchors.append("at the beginning of the file, since it starts at line 1")
-        if hunk.kinds[-1] != _CONTEXT:
-            anchors.append("at the end of the file, since it has no context after its changes")
         elsewhere = _whole_match(target.content, old)
-        if elsewhere is not None and anchors:
+        if elsewhere is not None and _ends_early(hunk, target.content, elsewhere + len(old)):
             return (
-                f"the hunk must match {' and '.join(anchors)}, but matches at line "
-                f"{target.row_of(elsewhere) + 1}"
+                "the hunk makes the file end without a line feed, but more lines follow at line "
+                f"{target.row_of(elsewhere + len(old)) + 1}"
             )
         text = "the hunk's context and removed lines are nowhere in the file"
         if elsewhere is not None:
@@ -667,8 +712,9 @@ def _last(pattern: re.Pattern[bytes], text: bytes, group: int) -> bytes | None:
     return None if found is None else found[group]
 
 
-def _depth(scope: Scope | None) -> int:
-    return 0 if scope is None else len(scope.steps)
+def _has_twins(scope: Scope | None) -> bool:
+    """Whether only its number tells some definition around from another one."""
+    return scope is not None and any(step.twins > 1 for step in scope.steps)
 
 
 def _quoted(scope: Scope) -> str:

@@ -71,7 +71,7 @@ class ScopeStep:
         """What tells this definition from its namesakes, for people; empty if it has none."""
         if self.namesakes == 1:
             return ""
-        number = f", {self.ordinal} of {self.twins}" if self.twins > 1 else ""
+        number = f"; {self.ordinal} of {self.twins}" if self.twins > 1 else ""
         text = self.signature
         if len(text) > _LABEL_LENGTH:
             text = text[: _LABEL_LENGTH - 3] + "..."

@@ -52,11 +52,13 @@ def outline(language: Language, content: bytes) -> Outline:
             Definition(item.kind, item.name, item.signature, parent, known, item.first, item.last)
         )
         open_indexes.append(index)
-    rows = [
-        (text.count(b"\n", 0, start), text.count(b"\n", 0, max(start, end - 1)))
-        for start, end in unknown
-    ]
+    rows = [(text.count(b"\n", 0, start), _last_row(text, end)) for start, end in unknown]
     return Outline(definitions, rows)
+
+
+def _last_row(text: bytes, end: int) -> int:
+    """The row of the last text before ``end``."""
+    return text.count(b"\n", 0, len(text[:end].rstrip()))
 
 
 def _definition(text: bytes, captures: dict[str, list[Node]]) -> _Found | None:

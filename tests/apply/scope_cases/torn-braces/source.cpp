@@ -1,0 +1,8 @@
+void f() {
+  if (x) {
+    run();
+}
+
+void g() {
+  run();
+}
