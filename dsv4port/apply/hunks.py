@@ -294,10 +294,8 @@ class _Text:
         at = content.find(old)
         while at >= 0:
             end = at + len(old)
-            if (
-                _is_whole_lines(content, at, end)
-                and not _ends_early(hunk, content, end)
-                and not any(start < end and at < stop for start, stop in self.taken)
+            if _is_whole_lines(content, at, end) and not any(
+                start < end and at < stop for start, stop in self.taken
             ):
                 yield at
             at = content.find(old, at + 1)
@@ -638,11 +636,6 @@ class _Placing:
         old = b"".join(hunk.old_lines)
         new = b"".join(hunk.new_lines)
         elsewhere = _whole_match(target.content, old)
-        if elsewhere is not None and _ends_early(hunk, target.content, elsewhere + len(old)):
-            return (
-                "the hunk makes the file end without a line feed, but more lines follow at line "
-                f"{target.row_of(elsewhere + len(old)) + 1}"
-            )
         text = "the hunk's context and removed lines are nowhere in the file"
         if elsewhere is not None:
             text += " outside of what other hunks change"
