@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsv4port.errors import BadInputError, GitError, RefusedError
+from dsv4port.errors import BadInputError, RefusedError
 from dsv4port.git.objects import Entry, ObjectKind
 from dsv4port.git.process import Git
 
@@ -175,10 +175,3 @@ def open_repository(folder: Path) -> Repository:
             fix="clone it into a sha1 repository",
         )
     return Repository(Path(git_dir), (absolute / common).resolve())
-
-
-def require_sha1(git_dir: Path) -> None:
-    """Raise GitError when a repository of ours was converted to another object format."""
-    found = Git(git_dir).run("rev-parse", "--show-object-format").text
-    if found != "sha1":
-        raise GitError(f"{git_dir} stores objects by {found}, not sha1")
