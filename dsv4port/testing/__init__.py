@@ -1,0 +1,1 @@
+"""A patchset's regression tests on a patched tree."""
