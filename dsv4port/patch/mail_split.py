@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsv4port.errors import BadInputError, PatchFormatError
-from dsv4port.patch.diff import EXTENDED_HEADERS, parse_diff_at, starts_diff
+from dsv4port.patch.diff import parse_diff_at, starts_diff
+from dsv4port.patch.diff_git import EXTENDED_HEADERS
 from dsv4port.patch.mail_header import starts_mail
 from dsv4port.patch.message_form import LINES_FIELD
 from dsv4port.patch.model import FilePatch

@@ -11,7 +11,7 @@ import pytest
 
 import dsv4port
 from dsv4port.errors import PatchFormatError
-from dsv4port.patch import diff as diff_module
+from dsv4port.patch import diff_hunks as hunks_module
 from dsv4port.patch import source as source_module
 from dsv4port.patch.diff import parse_diff
 from dsv4port.patch.mailbox import parse_patch
@@ -62,7 +62,7 @@ def test_hostile_files_take_linear_time(data: bytes) -> None:
 
 
 def test_limits_are_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diff_module, "MAX_HUNKS", 3)
+    monkeypatch.setattr(hunks_module, "MAX_HUNKS", 3)
     parse_diff(_HEAD + _hunks(3), "x")
     with pytest.raises(PatchFormatError, match="more than 3 hunks"):
         parse_diff(_HEAD + _hunks(4), "x")
