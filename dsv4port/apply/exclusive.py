@@ -1,13 +1,10 @@
-"""One writer at a time, for as long as its work runs.
+"""One writer at a time, for as long as its work runs: a second one is refused.
 
-The lock is the kernel's (``flock``): it ends with the process, whatever ends the process, so there
-is no stale lock to clean up. A child that inherits the descriptor keeps it held: a git that goes
-on after its parent was killed is not overtaken.
+A git that goes on after its parent was killed holds the lock too, and is not overtaken.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dsv4port.errors import EnvironmentProblemError, LockHeldError
+from dsv4port.git.flock import open_lock, take
 
 _ORPHAN_PATIENCE = 60.0
 """Seconds to wait for a child of a killed command to end."""
@@ -29,16 +27,14 @@ def exclusive(file: Path, what: str) -> Iterator[int]:
 
     Raises:
         LockHeldError: another process holds it.
+        EnvironmentProblemError: the folder is not writable, or its file system has no locks.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_lock(file)
     except OSError as error:
-        raise EnvironmentProblemError(
-            f"cannot lock {what}: {file}: {error.strerror}", fix="make that folder writable"
-        ) from error
+        raise _unlockable(file, what, error, fix="make that folder writable") from error
     try:
-        _lock(descriptor, what)
+        _refuse_second(file, descriptor, what)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
@@ -46,21 +42,28 @@ def exclusive(file: Path, what: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, what: str) -> None:
+def _refuse_second(file: Path, descriptor: int, what: str) -> None:
     deadline = time.monotonic() + _ORPHAN_PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).strip().decode("ascii", "replace")
-            if _is_alive(holder) or time.monotonic() > deadline:
-                raise LockHeldError(
-                    f"{what} is being changed by another dsv4port (process {holder or 'unknown'})",
-                    fix="wait until it has ended, then run the command again",
-                ) from error
-            time.sleep(0.05)
-        else:
-            return
+    while not _take(file, descriptor, what):
+        holder = os.pread(descriptor, 32, 0).strip().decode("ascii", "replace")
+        if _is_alive(holder) or time.monotonic() > deadline:
+            raise LockHeldError(
+                f"{what} is being changed by another dsv4port (process {holder or 'unknown'})",
+                fix="wait until it has ended, then run the command again",
+            )
+        time.sleep(0.05)
+
+
+def _take(file: Path, descriptor: int, what: str) -> bool:
+    try:
+        return take(descriptor)
+    except OSError as error:
+        fix = "keep project and checkout on a local disk: this file system has no locks"
+        raise _unlockable(file, what, error, fix=fix) from error
+
+
+def _unlockable(file: Path, what: str, error: OSError, *, fix: str) -> EnvironmentProblemError:
+    return EnvironmentProblemError(f"cannot lock {what}: {file}: {error.strerror}", fix=fix)
 
 
 def _is_alive(holder: str) -> bool:

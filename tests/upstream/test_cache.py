@@ -15,7 +15,7 @@ import pytest
 
 from dsv4port.errors import EnvironmentProblemError
 from dsv4port.upstream.cache import Cache
-from dsv4port.upstream.locks import unwritable
+from dsv4port.upstream.files import unwritable
 from dsv4port.upstream.pins import ensure_pin
 from dsv4port.upstream.records import Record, read_record
 
