@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from dsv4port.apply.engine import SeriesItem, SeriesReport, apply_series
@@ -12,6 +11,7 @@ from dsv4port.git.objects import ObjectKind, encode_commit
 from dsv4port.git.pack import PackWriter
 from dsv4port.git.reader import ObjectReader
 from dsv4port.git.repository import Repository, open_repository
+from dsv4port.manifest.listing import SERIES_FILE, read_listing
 from dsv4port.patch.mailbox import parse_patch
 
 _PATCH_SUFFIXES = (".patch", ".diff")
@@ -51,33 +51,14 @@ def apply_to_repository(repository: Path, onto: str, series: Path) -> SeriesRepo
 def _series_names(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise BadInputError(f"no such folder: {folder}", fix="name a folder with patch files")
-    listing = folder / "series"
-    if listing.is_file():
-        names = list(_listed(listing))
-    else:
-        names = sorted(path.name for path in folder.iterdir() if path.suffix in _PATCH_SUFFIXES)
+    if (folder / SERIES_FILE).exists():
+        return list(read_listing(folder, str(folder / SERIES_FILE)).numbers)
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in _PATCH_SUFFIXES)
     if not names:
         raise BadInputError(
             f"{folder} holds no patches", fix="name a folder with *.patch files or a series file"
         )
     return names
-
-
-def _listed(listing: Path) -> Iterator[str]:
-    seen: set[str] = set()
-    for number, line in enumerate(listing.read_text("utf-8").splitlines(), 1):
-        name = line.partition("#")[0].strip()
-        if not name:
-            continue
-        where = f"{listing}:{number}: "
-        if "/" in name or name.startswith("."):
-            raise BadInputError(f"{where}`{name}` is no file of the series folder")
-        if name in seen:
-            raise BadInputError(f"{where}`{name}` is listed twice")
-        if not (listing.parent / name).is_file():
-            raise BadInputError(f"{where}`{name}` does not exist")
-        seen.add(name)
-        yield name
 
 
 def _base_commit(repository: Repository, reader: ObjectReader, onto: str) -> str:

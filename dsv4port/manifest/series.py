@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsv4port.errors import BadInputError, ManifestError
+from dsv4port.errors import BadInputError
 from dsv4port.manifest.files import write_atomically
+from dsv4port.manifest.listing import SERIES_FILE, Listing, is_entry, parse_listing, read_listing
 from dsv4port.manifest.patchset import Patchset
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.values import (
@@ -22,7 +23,6 @@ from dsv4port.manifest.values import (
     shown,
 )
 
-SERIES_FILE = "series"
 PATCH_SUFFIXES = (".patch", ".diff")
 
 
@@ -54,7 +54,7 @@ class Series:
     @property
     def entries(self) -> tuple[str, ...]:
         """The patch file names, in the order of application."""
-        return tuple(line.strip() for line in self.lines if _is_entry(line))
+        return tuple(line.strip() for line in self.lines if is_entry(line))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -91,13 +91,13 @@ class Series:
         self, staying: frozenset[str]
     ) -> tuple[list[str], dict[str, list[str]], list[str]]:
         lines = list(self.lines[:-1] if self.lines[-1:] == ("",) else self.lines)
-        first = next(index for index, line in enumerate(lines) if _is_entry(line))
+        first = next(index for index, line in enumerate(lines) if is_entry(line))
         blanks = [index for index, line in enumerate(lines[:first]) if not line.strip()]
         top = blanks[-1] + 1 if blanks else 0
         above: dict[str, list[str]] = {}
         waiting: list[str] = []
         for line in lines[top:]:
-            if not _is_entry(line):
+            if not is_entry(line):
                 waiting.append(line)
             elif line.strip() in staying:
                 above[line.strip()] = waiting
@@ -126,68 +126,42 @@ def load_series(project: Project, patchset: Patchset, pin: str) -> Series:
         )
     folder = project.patchset_folder(patchset.name) / patchset.series[name]
     label = project.label(folder / SERIES_FILE)
-    return parse_series(_read(folder / SERIES_FILE, label), label, patchset.name, name, folder)
+    return _checked(read_listing(folder, label), patchset.name, name, folder)
 
 
 def parse_series(data: bytes, label: str, patchset: Name, pin: Name, folder: Path) -> Series:
     """Like :func:`load_series`, from the bytes of the file; ``label`` names it in messages."""
-    try:
-        lines = data.decode().split("\n")
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise ManifestError(f"{label}:{number}: is not UTF-8") from error
-    seen: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        where = f"{label}:{number}: "
-        if "\r" in line:
-            raise ManifestError(
-                where + "has a carriage return", fix="save the file with Unix line ends"
+    return _checked(parse_listing(data, label, folder), patchset, pin, folder)
+
+
+def _checked(listing: Listing, patchset: Name, pin: Name, folder: Path) -> Series:
+    """What is stricter here than in a folder of patches that is not ours."""
+    for entry in listing.numbers:
+        try:
+            check_patch_file("series", entry)
+        except FieldError as error:
+            raise listing.failed(
+                entry, error.problem, fix="rename the file, or take the line away"
+            ) from error
+        path = folder / entry
+        # A link could bring in a file from outside, which no review of this folder would show.
+        if path.is_symlink() or not path.is_file():
+            raise listing.failed(
+                entry,
+                f"{shown(entry)} is not a regular file",
+                fix="restore the file, or take the line away",
             )
-        if _is_entry(line):
-            _check_entry(line.strip(), where, seen, folder)
-            seen[line.strip()] = number
-    if not seen:
-        raise ManifestError(f"{label}:1: names no patch", fix="name one patch file a line")
     for path in sorted(folder.iterdir()):
-        if path.name.endswith(PATCH_SUFFIXES) and path.name not in seen:
-            raise ManifestError(
-                f"{label}:{max(seen.values())}: {shown(path.name)} lies in the folder but is not "
-                "named: a patch file nobody applies",
+        if path.name.endswith(PATCH_SUFFIXES) and path.name not in listing.numbers:
+            raise listing.failed(
+                list(listing.numbers)[-1],
+                f"{shown(path.name)} lies in the folder but is not named: a patch file nobody "
+                "applies",
                 fix="add it to the series, or take the file away",
             )
-    return Series(patchset, pin, folder, tuple(lines))
+    return Series(patchset, pin, folder, listing.lines)
 
 
 def write_series(series: Series) -> None:
     """Write the series file, atomically. Raises OSError when the folder cannot be written to."""
     write_atomically(series.file, series.encode())
-
-
-def _is_entry(line: str) -> bool:
-    text = line.strip()
-    return bool(text) and not text.startswith("#")
-
-
-def _read(path: Path, label: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ManifestError(
-            f"{label}:1: cannot be read: {(error.strerror or str(error)).lower()}"
-        ) from error
-
-
-def _check_entry(entry: str, where: str, seen: dict[str, int], folder: Path) -> None:
-    try:
-        check_patch_file("series", entry)
-    except FieldError as error:
-        raise ManifestError(where + error.problem) from error
-    if entry in seen:
-        raise ManifestError(f"{where}names {shown(entry)} again, after line {seen[entry]}")
-    path = folder / entry
-    # A link could bring in a file from outside, which no review of this folder would show.
-    if path.is_symlink() or not path.is_file():
-        kind = "is not a regular file" if path.is_symlink() or path.exists() else "does not exist"
-        raise ManifestError(
-            f"{where}{shown(entry)} {kind}", fix="restore the file, or take the line away"
-        )

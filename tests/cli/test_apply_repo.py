@@ -177,3 +177,40 @@ def test_malformed_patch_names_file_and_line(
     assert result.code == 5
     assert f"{patch.name}:" in result.err
     assert demo.run(*arguments(repository, series), "--json").json["error"]["kind"] == "PatchFormat"
+
+
+@pytest.mark.parametrize(
+    ("listing", "message"),
+    [
+        (b"# only a comment\n", ":1: names no patch"),
+        (b"NAME\nNAME\n", ':2: names "NAME" again, after line 1'),
+        (b"NAME -p0\n", ':1: has "-p0" after the file name'),
+        (b"../NAME\n", ':1: "../NAME" is no name of a file in this folder'),
+        (b"NAME\n\nother.patch\n", ':3: "other.patch" does not exist'),
+        (b"NAME\r\n", ":1: has a carriage return"),
+        (b"NAME\n# \xff\n", ":2: is not UTF-8"),
+    ],
+)
+def test_a_series_file_is_read_as_strictly_as_a_patchset_s(
+    listing: bytes, message: str, demo: SyntheticProject, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repository"
+    make_repository(repository, DEMO_FILES)
+    series = write_series(tmp_path / "series", ALPHA[0])
+    [patch] = series.iterdir()
+    (series / "series").write_bytes(listing.replace(b"NAME", patch.name.encode()))
+    result = demo.run(*arguments(repository, series))
+    assert result.code == 5, result
+    assert message.replace("NAME", patch.name) in result.err
+    assert "\n→ " in result.err
+
+
+def test_a_series_file_may_leave_patches_out(demo: SyntheticProject, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    make_repository(repository, DEMO_FILES)
+    series = write_series(tmp_path / "series", ALPHA[0])
+    [patch] = series.iterdir()
+    (series / "odd name.txt").write_bytes(patch.read_bytes())
+    (series / "series").write_text("# the second one waits\n\n  odd name.txt\n")
+    answer = demo.run(*arguments(repository, series), "--json").json
+    assert [row["file"] for row in answer["patches"]] == ["odd name.txt"]
