@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsv4port.apply.grammar import matches, parse
 from dsv4port.apply.languages import Language
 from dsv4port.apply.scopes import Definition, Outline, ScopeKind, one_line
+from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

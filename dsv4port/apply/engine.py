@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 from dsv4port.apply import messages
@@ -30,6 +29,7 @@ from dsv4port.git.pack import ObjectSink
 from dsv4port.git.reader import ObjectReader
 from dsv4port.git.tree import TreeEditor
 from dsv4port.patch.model import ChangeKind, FilePatch, Identity, Patch
+from dsv4port.quick_dataclass import dataclass, field
 
 TOOL_NAME = b"dsv4port"
 TOOL_EMAIL = b"dsv4port@dsv4port.invalid"

@@ -6,8 +6,6 @@ absent even if it is there with the same content, since only a receipt knows who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dsv4port.apply.hunks import HunkResult, apply_hunks
 from dsv4port.errors import PatchFormatError
 from dsv4port.git.objects import (
@@ -18,6 +16,7 @@ from dsv4port.git.objects import (
     blob_id,
 )
 from dsv4port.patch.model import BinaryMethod, ChangeKind, FilePatch
+from dsv4port.quick_dataclass import dataclass
 
 _MODES = frozenset({MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE})
 _FULL_ID = 40

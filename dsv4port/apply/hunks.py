@@ -36,13 +36,13 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from dsv4port.patch.model import Hunk
 from dsv4port.patch.quote import display_text
+from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from dsv4port.apply.scopes import Scope, ScopeMap

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.apply.engine import SeriesItem
@@ -13,6 +12,7 @@ from dsv4port.manifest.project import Project
 from dsv4port.manifest.stack import ResolvedStack, StackPatch
 from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.model import Patch
+from dsv4port.quick_dataclass import dataclass
 
 _PATCH_LIMIT = 256 << 20
 """Largest patch file that is read, in bytes."""

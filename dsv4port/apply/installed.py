@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.apply.verify import Finding, Mismatch
@@ -13,6 +12,7 @@ from dsv4port.git.checkout import DiskState, disk_state
 from dsv4port.git.objects import MODE_SUBMODULE, MODE_SYMLINK, Entry
 from dsv4port.manifest.lock import Lock, LockedFile
 from dsv4port.patch.quote import display_path
+from dsv4port.quick_dataclass import dataclass
 
 DEFAULT_PREFIX = "vllm/"
 """The part of vLLM's tree that an installation holds."""

@@ -8,8 +8,9 @@ open no scope. A definition without ``@name`` is named by its header.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from dsv4port.quick_dataclass import dataclass
 
 
 class Layout(Enum):

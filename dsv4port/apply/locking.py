@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dsv4port import __version__
 from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesReport
@@ -18,6 +17,7 @@ from dsv4port.manifest.lock import Lock, LockedFile, LockedPatch, SourceKind
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.stack import ResolvedStack
 from dsv4port.patch.patch_id import patch_id
+from dsv4port.quick_dataclass import dataclass
 from dsv4port.upstream.pins import ImportedPin
 
 

@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from dsv4port.git.checkout import (
 from dsv4port.git.objects import MODE_SUBMODULE, Entry
 from dsv4port.manifest.files import write_atomically
 from dsv4port.patch.quote import display_path
+from dsv4port.quick_dataclass import dataclass
 
 _JOURNAL = "journal.json"
 _JOURNAL_FORMAT = 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from dsv4port.errors import BadInputError
 from dsv4port.manifest.files import write_atomically
+from dsv4port.quick_dataclass import dataclass, field_names
 
 RECEIPT_FORMAT = 1
 _NAME = "receipt.json"
@@ -54,9 +54,9 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """The receipt as JSON values."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        values: dict[str, Any] = {name: getattr(self, name) for name in field_names(Receipt)}
         patches = [
-            {field.name: getattr(patch, field.name) for field in fields(patch)}
+            {name: getattr(patch, name) for name in field_names(AppliedPatch)}
             for patch in self.patches
         ]
         return {"format": RECEIPT_FORMAT, **values, "patches": patches}

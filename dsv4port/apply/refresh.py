@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.model import Identity, Patch
 from dsv4port.patch.patch_id import patch_id
 from dsv4port.patch.write import format_mailbox
+from dsv4port.quick_dataclass import dataclass
 
 _AUTHOR = re.compile(rb"(.*) <([^<>]*)> (-?\d+) ([+-]\d{4})\Z", re.DOTALL)
 _SLUG_LIMIT = 52

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 from dsv4port.apply.languages import Language, Layout, language_of
 from dsv4port.patch.quote import display_text
+from dsv4port.quick_dataclass import dataclass
 
 MAX_MAPPED_BYTES = 8 * 1024 * 1024
 """Files over this size get no scope map (a bound on the time and memory of one parse)."""

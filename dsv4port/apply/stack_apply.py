@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from threading import Thread
@@ -19,6 +18,7 @@ from dsv4port.apply.steps import Step, reached
 from dsv4port.errors import Dsv4portError, StaleLockError
 from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, Checkout, add_pack, create_checkout
 from dsv4port.manifest.project import Project
+from dsv4port.quick_dataclass import dataclass
 from dsv4port.upstream.cache import Cache
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
 

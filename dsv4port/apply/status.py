@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from dsv4port.apply.publish import Recovered, hold_checkout, interrupted
 from dsv4port.apply.receipt import Receipt, read_receipt
 from dsv4port.git.checkout import BRANCH, PUBLISHED, RECOVERY, Change, Checkout, open_checkout
 from dsv4port.manifest.project import Project
+from dsv4port.quick_dataclass import dataclass
 
 
 class LockAgreement(Enum):

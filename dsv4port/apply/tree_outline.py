@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsv4port.apply.grammar import errors, matches, parse
 from dsv4port.apply.languages import Language, Layout
 from dsv4port.apply.scopes import Definition, Outline, ScopeKind, one_line
+from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

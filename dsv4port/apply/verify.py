@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from dsv4port.manifest.pins import Pin
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.stack import ResolvedStack, resolve_stack
 from dsv4port.patch.quote import display_path
+from dsv4port.quick_dataclass import dataclass
 
 
 class Mismatch(Enum):

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from dsv4port import __version__
 from dsv4port.cli.render import count, full_path, shown_path, size
 from dsv4port.errors import Dsv4portError
+from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from dsv4port.cli.context import Run

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 
 import click
 
 from dsv4port.errors import Dsv4portError, ExitCode
+from dsv4port.quick_dataclass import dataclass
 
 TRACEBACK = "DSV4PORT_TRACEBACK"
 """Environment variable: set to 1, an internal error shows where it came from."""

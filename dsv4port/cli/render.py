@@ -13,12 +13,12 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from dsv4port.cli.exit_codes import Failure
 from dsv4port.patch.quote import display_path, display_text
+from dsv4port.quick_dataclass import dataclass, field
 
 JSON_FORMAT = 1
 """Version of the objects that ``--json`` prints."""

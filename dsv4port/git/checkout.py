@@ -13,7 +13,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from dsv4port.git.objects import (
 )
 from dsv4port.git.process import NEUTRAL_ATTRIBUTES, Git, require_version
 from dsv4port.git.repository import Repository
+from dsv4port.quick_dataclass import dataclass
 
 BRANCH = "refs/heads/dsv4port"
 """The branch that is checked out: where the last publish went, and what the user commits to."""

@@ -12,13 +12,13 @@ import os
 import struct
 import tempfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Protocol
 
 from dsv4port.errors import InternalError
 from dsv4port.git.objects import ObjectKind, object_id
+from dsv4port.quick_dataclass import dataclass
 
 
 class ObjectSink(Protocol):

@@ -13,11 +13,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from dsv4port.errors import GitError
+from dsv4port.quick_dataclass import dataclass
 
 MINIMUM_VERSION = (2, 38)
 """Oldest git that has everything used here (``merge-tree --write-tree``, batched cat-file)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.errors import BadInputError, RefusedError
 from dsv4port.git.objects import Entry, ObjectKind
 from dsv4port.git.process import Git
+from dsv4port.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

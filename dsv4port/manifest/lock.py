@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from dsv4port.manifest.values import (
     shown,
 )
 from dsv4port.patch.quote import display_path, unquote
+from dsv4port.quick_dataclass import dataclass
 
 LOCK_FORMAT = 1
 

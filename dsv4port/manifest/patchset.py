@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from dsv4port.manifest.values import (
     shown,
     suggestion,
 )
+from dsv4port.quick_dataclass import dataclass, field
 
 PATCHSET_FORMAT = 1
 

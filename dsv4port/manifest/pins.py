@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dsv4port.errors import BadInputError
@@ -19,6 +18,7 @@ from dsv4port.manifest.values import (
     shown,
     suggestion,
 )
+from dsv4port.quick_dataclass import dataclass
 
 PINS_FORMAT = 1
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.errors import UsageError
 from dsv4port.manifest.values import Name, name_problem
+from dsv4port.quick_dataclass import dataclass
 
 _MARKER = Path("manifests", "pins.yaml")
 

@@ -6,7 +6,6 @@ One file name a line. Blank lines and lines that start with ``#`` are kept when 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.errors import BadInputError
@@ -22,6 +21,7 @@ from dsv4port.manifest.values import (
     check_unique,
     shown,
 )
+from dsv4port.quick_dataclass import dataclass
 
 PATCH_SUFFIXES = (".patch", ".diff")
 

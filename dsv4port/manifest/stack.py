@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from dsv4port.manifest.values import (
     shown,
     suggestion,
 )
+from dsv4port.quick_dataclass import dataclass
 
 STACK_FORMAT = 1
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from binascii import a2b_qp
-from dataclasses import dataclass
 
 from dsv4port.patch.encoded_words import decode_base64
 from dsv4port.patch.message_form import AUTHOR_FIELD, LINES_FIELD, MESSAGE_FIELD
 from dsv4port.patch.source import Source
+from dsv4port.quick_dataclass import dataclass
 
 _ONCE = frozenset(
     (

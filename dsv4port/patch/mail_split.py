@@ -8,7 +8,6 @@ file; the diffstat tells apart what is left, and what even that cannot tell is r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dsv4port.errors import BadInputError, PatchFormatError
 from dsv4port.patch.diff import parse_diff_at, starts_diff
@@ -17,6 +16,7 @@ from dsv4port.patch.mail_header import starts_mail
 from dsv4port.patch.message_form import LINES_FIELD
 from dsv4port.patch.model import FilePatch
 from dsv4port.patch.source import Source
+from dsv4port.quick_dataclass import dataclass
 
 _MAX_CANDIDATES = 16
 _SEPARATOR = b"---\n"

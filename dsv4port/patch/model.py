@@ -9,8 +9,9 @@ Object ids are lower-case hex ``str`` and may be abbreviated where the patch abb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from dsv4port.quick_dataclass import dataclass
 
 
 class ChangeKind(Enum):

@@ -17,11 +17,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dsv4port.errors import EnvironmentProblemError
+from dsv4port.quick_dataclass import dataclass
 from dsv4port.upstream.files import (
     children,
     remove_file,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dsv4port.errors import BadInputError, HashMismatchError
+from dsv4port.quick_dataclass import dataclass
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+from dsv4port.quick_dataclass import dataclass, field_names
 
 RECORD_FORMAT = 1
 
@@ -51,7 +52,8 @@ class Record:
         """The content of the file."""
         import json
 
-        return (json.dumps({"format": RECORD_FORMAT, **asdict(self)}, indent=1) + "\n").encode()
+        values = {name: getattr(self, name) for name in field_names(Record)}
+        return (json.dumps({"format": RECORD_FORMAT, **values}, indent=1) + "\n").encode()
 
 
 def read_record(file: Path) -> Record | None:
@@ -65,7 +67,7 @@ def read_record(file: Path) -> Record | None:
         values = json.loads(file.read_bytes())
         if not isinstance(values, dict) or values.pop("format", None) != RECORD_FORMAT:
             return None
-        types = {field.name: str(field.type) for field in fields(Record)}
+        types = Record.__annotations__
         if not all(_fits(types[name], value) for name, value in values.items()):
             return None
         return Record(**values)
