@@ -100,7 +100,7 @@ def refresh_patchset(
         RefusedError: uncommitted changes, a git operation under way, merges, a history that does
             not come from the pin, or a commit that is gone without being named in `drop`.
         UsageError: the checkout holds no stack with this patchset, or `drop` names a patch that
-            still has its commit.
+            still has its commit, that the checkout never had, or without which none is left.
     """
     with (
         exclusive(project.state_folder / "lock", f"the project {project.root}"),
@@ -197,6 +197,8 @@ class _Plan:
             else:
                 rows.append(RefreshedPatch(entry, RefreshOutcome.NOT_APPLIED))
                 order.insert(self._behind(order, position), entry)
+        if not order:
+            raise self._emptied()
         report = RefreshReport(
             self._series.patchset, self._pin, tuple(rows), _writes(rows, dry_run)
         )
@@ -212,6 +214,7 @@ class _Plan:
                 f"several commits say they are {sorted(twice)[0]}",
                 fix="squash them, or remove the trailers from all but one",
             )
+        self._check_drop(set(names))
         gone = [
             entry
             for entry in self._series.entries
@@ -223,11 +226,38 @@ class _Plan:
                 fix="name it with --drop to remove it from the series, or restore its commit",
                 details=gone,
             )
-        for name in self._drop:
-            if name in names or name not in self._series.entries:
-                why = "still has its commit" if name in names else "is not in the series"
-                raise UsageError(f"cannot drop {name}: it {why}")
         return set(names)
+
+    def _check_drop(self, present: set[str]) -> None:
+        """Only what was applied and has lost its commit can be dropped."""
+        for name in self._drop:
+            if name in present:
+                raise UsageError(
+                    f"cannot drop {name}: it still has its commit",
+                    fix="take the commit out of the checkout first, for example with a rebase",
+                )
+            if name not in self._series.entries:
+                raise UsageError(
+                    f"cannot drop {name}: it is not in the series",
+                    fix=f"the series has {', '.join(self._series.entries)}",
+                )
+            if name not in self._applied:
+                lost = [entry for entry in self._applied if entry not in present]
+                raise UsageError(
+                    f"cannot drop {name}: the stack in the checkout was applied without it",
+                    fix="leave --drop out for it, and take its file and its line in the series "
+                    "away by hand",
+                    details=[f"can be dropped: {entry}" for entry in lost],
+                )
+
+    def _emptied(self) -> UsageError:
+        patchset, pin = self._series.patchset, self._pin
+        return UsageError(
+            f"{patchset} would have no patch left on {pin}; nothing was written",
+            fix="keep one commit of it; or take the patchset out of the stacks that name it, and "
+            f"then its series for {pin} out of its patchset.yaml",
+            details=[f"without {entry}" for entry in self._series.entries],
+        )
 
     def _decide(self, found: _Found) -> RefreshedPatch:
         if found.file is None:

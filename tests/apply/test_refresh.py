@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.synthetic import Change, SyntheticProject, git, write_files
 
 from dsv4port.apply.refresh import RefreshOutcome, RefreshReport, refresh_patchset
-from dsv4port.errors import RefusedError
+from dsv4port.errors import RefusedError, UsageError
 from dsv4port.manifest.project import Project
 
 
@@ -93,6 +93,59 @@ def test_a_dropped_commit_goes_with_drop(applied: SyntheticProject) -> None:
     assert outcomes(refresh(applied, drop=(last,)))[-1] is RefreshOutcome.DROPPED
     assert last not in series(applied)
     assert not (applied.root / "patchsets/alpha/v1.0.0" / last).exists()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_only_patch_cannot_be_dropped(dry_run: bool, applied: SyntheticProject) -> None:
+    [only] = series(applied, "beta")
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~1")
+    before = files(applied)
+    with pytest.raises(UsageError, match="beta would have no patch left") as caught:
+        refresh_patchset(
+            Project(applied.root), "beta", applied.checkout, drop=[only], dry_run=dry_run
+        )
+    assert files(applied) == before
+    assert "patchset.yaml" in (caught.value.fix or "")
+    assert caught.value.details == (f"without {only}",)
+
+
+def test_the_last_patch_can_be_dropped_when_a_new_one_takes_its_place(
+    applied: SyntheticProject,
+) -> None:
+    [only] = series(applied, "beta")
+    git(applied.checkout, "reset", "-q", "--hard", "HEAD~1")
+    write_files(applied.checkout, {"vllm/new.py": b"x = 1\n"})
+    git(applied.checkout, "add", "vllm/new.py")
+    git(
+        applied.checkout, "commit", "-qm", "Another\n\nPatchset: beta\nPatch-File: 0007-other.patch"
+    )
+    report = refresh(applied, "beta", drop=(only,))
+    assert RefreshOutcome.DROPPED in outcomes(report)
+    assert series(applied, "beta") == ["7.patch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("0009-later.patch", "was applied without it"),
+        ("nothing.patch", "it is not in the series"),
+        ("0001-Core-Count-the-loads-of-a-worker.patch", "it still has its commit"),
+    ],
+)
+def test_what_drop_cannot_do_is_refused(name: str, message: str, applied: SyntheticProject) -> None:
+    folder: Path = applied.root / "patchsets/alpha/v1.0.0"
+    (folder / "0009-later.patch").write_bytes((folder / series(applied)[0]).read_bytes())
+    with (folder / "series").open("a") as listing:
+        listing.write("0009-later.patch\n")
+    lost = series(applied)[2]
+    git(applied.checkout, "rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
+    before = files(applied)
+    with pytest.raises(UsageError, match=f"cannot drop {name}: .*{message}") as caught:
+        refresh(applied, drop=(lost, name))
+    assert caught.value.fix
+    assert files(applied) == before
+    if name.startswith("0009"):
+        assert caught.value.details == (f"can be dropped: {lost}",)
 
 
 def test_an_entry_that_was_not_applied_stays(applied: SyntheticProject) -> None:
