@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsv4port.cli.context import Run
-from dsv4port.cli.lock_differences import lock_differences
+from dsv4port.cli.lock_differences import difference_rows
 from dsv4port.cli.render import Reply, count, full_path, shown_path
 from dsv4port.cli.rows import companion_row, notice_companions, patch_rows
 from dsv4port.cli.source import SourceChoice, source_name
@@ -34,6 +34,7 @@ def command(
 ) -> Reply:
     """Apply a stack in memory and write its lock: the hash of every step, to be reviewed."""
     from dsv4port.apply.engine import SeriesConflictError
+    from dsv4port.apply.lock_differences import lock_differences
     from dsv4port.apply.locking import make_lock
     from dsv4port.manifest.lock import write_lock
     from dsv4port.manifest.stack import resolve_stack
@@ -54,7 +55,7 @@ def command(
         run.fields["patches"] = patch_rows(error.report.patches)
         raise
     notice_companions(run, resolved.missing_companions)
-    differences = [] if old is None else lock_differences(old, new)
+    differences = [] if old is None else list(difference_rows(lock_differences(old, new)))
     missing = not file.is_file()
     outcome = "unchanged" if old is not None and not differences else _changed(check, missing)
     if outcome in ("created", "updated"):
@@ -77,10 +78,7 @@ def command(
             for patch in new.patches
         ],
         "files": len(new.files),
-        "differences": [
-            {"subject": row.subject, "what": row.what, "expected": row.expected, "found": row.found}
-            for row in differences
-        ],
+        "differences": differences,
         "companions": [companion_row(found) for found in resolved.missing_companions],
     }
     lines = [
@@ -88,7 +86,7 @@ def command(
         f"{stack} on {new.pin} ({new.source.value}): "
         f"{count(len(new.patches), 'patch', 'patches')}, {count(len(new.files), 'file')} touched",
         *(
-            f"  {row.subject}: {row.what}: {row.expected} in the lock, {row.found} now"
+            "  {subject}: {what}: {expected} in the lock, {found} now".format(**row)
             for row in differences[:_MOST_LINES]
         ),
     ]
