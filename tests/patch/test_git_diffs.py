@@ -6,7 +6,7 @@ import io
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
+import unidiff
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,7 +92,6 @@ def test_what_git_writes_is_read_whole(
 def test_unidiff_counts_the_same(
     git: Any, strategies: SimpleNamespace, data: st.DataObject
 ) -> None:
-    unidiff = pytest.importorskip("unidiff")
     texts = st.dictionaries(
         st.sampled_from([b"a", b"b.py", b"d/c"]),
         # unidiff splits at every kind of line end that str knows.
