@@ -8,7 +8,6 @@ every moment belongs to the old state (no journal) or the new one (journal, or d
 from __future__ import annotations
 
 import json
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -233,6 +232,8 @@ def _shown(paths: set[bytes]) -> list[str]:
 
 def _set_aside_operation(checkout: Checkout, saved: str) -> None:
     """Move the files of an unfinished rebase, merge or the like out of git's way, all kept."""
+    import shutil
+
     aside = checkout.state / "set-aside" / saved.rpartition("/")[2]
     for name in _OPERATION_FILES:
         source = checkout.git_dir / name

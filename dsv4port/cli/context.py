@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from dsv4port.cli.bars import Bars
 from dsv4port.cli.render import print_notice
 from dsv4port.manifest.project import Project, find_project
+
+if TYPE_CHECKING:
+    import click
+
+    from dsv4port.cli.bars import Bars
 
 
 class Run:
@@ -60,8 +62,15 @@ class Run:
     def progress(self) -> Bars:
         """Where the library reports how far it is."""
         if self._progress is None:
+            from dsv4port.cli.bars import Bars
+
             self._progress = Bars(self.notice, silent=self.json)
         return self._progress
+
+    def finish_progress(self) -> None:
+        """Take a bar that is still drawn off the terminal."""
+        if self._progress is not None:
+            self._progress.finish()
 
     def notice(self, text: str) -> None:
         """Tell something worth knowing: at once to people, in the end as JSON."""
@@ -72,6 +81,8 @@ class Run:
 
 def global_options() -> list[click.Parameter]:
     """Fresh copies of the options that every command takes, before and after its name."""
+    import click
+
     folder = click.Path(file_okay=False, path_type=Path)
     existing = click.Path(exists=True, file_okay=False, path_type=Path)
     return [

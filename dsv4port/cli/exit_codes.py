@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-
-import click
+import sys
+from typing import TYPE_CHECKING
 
 from dsv4port.errors import Dsv4portError, ExitCode
 from dsv4port.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import click
 
 TRACEBACK = "DSV4PORT_TRACEBACK"
 """Environment variable: set to 1, an internal error shows where it came from."""
@@ -51,9 +54,15 @@ def explain(error: BaseException) -> Failure:
     """What to say about `error`, and the exit code to end with. The only such mapping."""
     if isinstance(error, Dsv4portError):
         return Failure(int(error.exit_code), error.kind, error.what, error.fix, error.details)
-    if isinstance(error, click.ClickException):
-        return _explain_usage(error)
-    if isinstance(error, (KeyboardInterrupt, click.Abort, EOFError)):
+    if "click" in sys.modules:
+        # An error of click's exists only where click was imported; start-up does not pay for it.
+        import click
+
+        if isinstance(error, click.ClickException):
+            return _explain_usage(error)
+        if isinstance(error, click.Abort):
+            error = KeyboardInterrupt()
+    if isinstance(error, (KeyboardInterrupt, EOFError)):
         return Failure(
             INTERRUPTED, "Interrupted", "interrupted", "run the command again to finish its work"
         )

@@ -7,15 +7,16 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
-
-from dsv4port import __version__
-from dsv4port.cli.context import Run, global_options
+from dsv4port.cli.context import Run
 from dsv4port.cli.exit_codes import BROKEN_PIPE, TRACEBACK, Failure, explain
+from dsv4port.cli.plain_line import plain_reply
 from dsv4port.cli.render import Reply, print_failure, print_json, print_reply
 from dsv4port.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    import click
 
 PROGRAM = "dsv4port"
 
@@ -33,49 +34,13 @@ COMMANDS = {
 }
 """Every command: the module that has it as ``command``, and its line in the help."""
 
-_EPILOG = (
-    "Exit codes: 0 done or holds, 1 the answer is no, 2 usage, 3 conflict, 4 refused to protect "
-    "data, 5 bad input, 6 environment, 70 internal error."
-)
-
-
-class LazyGroup(click.Group):
-    """A group that imports the module of a command when it is run, not before."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        return load_command(cmd_name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands' lines without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a misspelled one is answered with the nearest."""
-        name = args[0]
-        if name not in COMMANDS:
-            from dsv4port.manifest.values import shown, suggestion
-
-            raise click.UsageError(
-                f"There is no command {shown(name)}{suggestion(name, COMMANDS)}", ctx
-            )
-        Run.of(ctx).command = name
-        return super().resolve_command(ctx, args)
-
 
 def load_command(name: str) -> click.Command:
     """Import the module of a command and make its function one that click can run."""
     import typer
     import typer.main
+
+    from dsv4port.cli.context import global_options
 
     module, line = COMMANDS[name]
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -83,21 +48,6 @@ def load_command(name: str) -> click.Command:
     command = typer.main.get_command(app)
     command.params.extend(global_options())
     return command
-
-
-def program() -> click.Group:
-    """The whole command line."""
-    version = click.Option(
-        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
-        help="Print the version and exit.",
-    )  # fmt: skip
-    return LazyGroup(
-        PROGRAM,
-        help="Apply, prove and carry patch stacks on pinned vLLM releases.",
-        epilog=_EPILOG,
-        params=[*global_options(), version],
-        no_args_is_help=False,
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -121,18 +71,20 @@ def run(arguments: list[str]) -> int:
         if isinstance(reply, Reply):
             _print(state, reply)
             return reply.exit_code
-    except click.exceptions.Exit as ended:
-        return _flushed(ended.exit_code)
+        return _flushed(reply if isinstance(reply, int) else 0)
     except BaseException as error:
         return _fail(arguments, state, error)
-    return _flushed(0)
 
 
 def _invoke(arguments: list[str], state: Run) -> Any:
     if not arguments:
         raise UsageError("no command was given", fix=f"see `{PROGRAM} --help`")
-    with program().make_context(PROGRAM, arguments, obj=state) as context:
-        return context.command.invoke(context)
+    reply = plain_reply(arguments, state)
+    if reply is not None:
+        return reply
+    from dsv4port.cli.program import invoke
+
+    return invoke(arguments, state)
 
 
 def _print(state: Run, reply: Reply) -> None:
@@ -148,7 +100,7 @@ def _fail(arguments: list[str], state: Run, error: BaseException) -> int:
     failure = explain(error)
     if failure.exit_code == BROKEN_PIPE:
         return _hang_up()
-    state.progress.finish()
+    state.finish_progress()
     if failure.exit_code == ExitCode.INTERNAL and os.environ.get(TRACEBACK) == "1":
         import traceback
 
@@ -193,9 +145,3 @@ def _discard_output() -> None:
     """Keep the interpreter from complaining about what it cannot write when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
-
-
-def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        print(f"{PROGRAM} {__version__}")
-        context.exit()

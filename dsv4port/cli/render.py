@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -141,6 +139,9 @@ def columns(rows: Iterable[Sequence[str]], *, indent: int = 0) -> list[str]:
 
 def paragraph(text: str, *, indent: int = 0, first: str | None = None) -> list[str]:
     """Text of a manifest, wrapped to the width of the terminal (at most 100 columns)."""
+    import shutil
+    import textwrap
+
     width = min(shutil.get_terminal_size().columns, 100)
     margin = " " * indent
     lead = margin if first is None else first

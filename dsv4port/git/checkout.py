@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Collection, Iterable
 from enum import Enum
@@ -196,6 +194,8 @@ class Checkout:
         Returns:
             The reference under RECOVERY that holds the commit.
         """
+        import tempfile
+
         self.state.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.state, prefix="snapshot-") as folder:
             # A fresh index: flags like assume-unchanged in the user's would hide changes.
@@ -313,6 +313,9 @@ def create_checkout(
     Raises:
         NotOurCheckoutError: something else is at `path`.
     """
+    import shutil
+    import tempfile
+
     require_version()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         open_checkout(path)
@@ -373,6 +376,8 @@ def add_pack(checkout: Checkout, pack: Path, index: Path, *, shallow: str | None
                 raise EnvironmentProblemError(
                     f"no space left at {folder}", fix="free some space, then run it again"
                 ) from error
+            import shutil
+
             partial = target.with_name(f"tmp_{source.name}")
             shutil.copyfile(source, partial)
             partial.rename(target)
