@@ -15,6 +15,9 @@ from enum import Enum
 from pathlib import Path
 
 from dsv4port.errors import EnvironmentProblemError, NotOurCheckoutError, RefusedError
+from dsv4port.git.changes import Change as Change
+from dsv4port.git.changes import ChangeState as ChangeState
+from dsv4port.git.changes import Looking
 from dsv4port.git.objects import (
     MODE_EXECUTABLE,
     MODE_FILE,
@@ -23,6 +26,7 @@ from dsv4port.git.objects import (
     Entry,
     blob_id,
 )
+from dsv4port.git.positions import positions
 from dsv4port.git.process import NEUTRAL_ATTRIBUTES, Git, require_version
 from dsv4port.git.repository import Repository
 from dsv4port.quick_dataclass import dataclass
@@ -64,31 +68,6 @@ class DiskState(Enum):
     """Something of another type is there (folder, link, file, device)."""
 
 
-class ChangeState(Enum):
-    """What git says of one path of the work tree against the branch."""
-
-    MODIFIED = "modified"
-    """A tracked file differs."""
-    DELETED = "deleted"
-    """A tracked file is gone."""
-    STAGED = "staged"
-    """The index holds something the branch does not."""
-    UNTRACKED = "untracked"
-    """A file nobody tracks."""
-    IGNORED = "ignored"
-    """An untracked file that the tree's ignore rules cover (build outputs)."""
-    UNMERGED = "unmerged"
-    """The index holds an unresolved conflict."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One path that differs from what the branch says."""
-
-    path: bytes
-    state: ChangeState
-
-
 @dataclass(frozen=True, slots=True)
 class Checkout:
     """A work tree with its own ``.git`` folder, made by `create_checkout`."""
@@ -128,21 +107,7 @@ class Checkout:
 
     def positions(self) -> dict[str, str]:
         """Ids of HEAD, the branch, PUBLISHED and PIN, as far as they exist."""
-        names = ("HEAD", BRANCH, PUBLISHED, PIN)
-        found = self.git.run(
-            "for-each-ref", "--format=%(refname) %(objectname)", *names[1:]
-        ).text.splitlines()
-        positions = dict(line.split(" ", 1) for line in found)
-        # Bytes, because a branch name of the user's may be anything.
-        head = (self.git_dir / "HEAD").read_bytes().strip()
-        if head == b"ref: " + BRANCH.encode():
-            if BRANCH in positions:
-                positions["HEAD"] = positions[BRANCH]
-        else:
-            resolved = self.git.run("rev-parse", "--verify", "--quiet", "HEAD", accept=(0, 1, 128))
-            if resolved.code == 0:
-                positions["HEAD"] = resolved.text
-        return positions
+        return positions(self.git_dir, (BRANCH, PUBLISHED, PIN))
 
     def on_our_branch(self) -> bool:
         """Whether HEAD stands on BRANCH."""
@@ -150,14 +115,12 @@ class Checkout:
 
     def changes(self, *, ignored: bool = False) -> list[Change]:
         """Paths that differ from HEAD, found with git's stat cache. Sorted by path."""
-        mode = "matching" if ignored else "no"
-        out = self.git.run(
-            "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames",
-            "--ignore-submodules=none", f"--ignored={mode}",
-        ).stdout  # fmt: skip
-        return sorted(
-            (_change(row) for row in out.split(b"\0")[:-1]), key=lambda change: change.path
-        )
+        with self.look(ignored=ignored) as looking:
+            return looking.changes()
+
+    def look(self, *, ignored: bool = False) -> Looking:
+        """Start asking git for the changes, without waiting for the answer."""
+        return Looking(self.git, ignored=ignored)
 
     def _is_on_disk(self, path: bytes) -> bool:
         """Whether something is at `path`, not seen through a link on the way."""
@@ -169,7 +132,11 @@ class Checkout:
 
     def disk_state(self, path: bytes, entry: Entry) -> DiskState:
         """Compare one path on disk with an entry, by content."""
-        return disk_state(self.disk_path(path), entry)
+        return disk_state(f"{self.path}/{os.fsdecode(path)}", entry)
+
+    def has_file(self, path: bytes) -> bool:
+        """Whether a file or link is on disk at the path itself."""
+        return has_file(self.path, path)
 
     def read_tree(self, *arguments: str, inherit: Collection[int] = ()) -> None:
         """Run ``git read-tree``: index, and with ``-u`` the work tree, become another tree."""
@@ -230,26 +197,20 @@ _RECOVERY_IDENTITY = {
 }
 
 
-def _change(row: bytes) -> Change:
-    index, tree, path = row[0:1], row[1:2], row[3:]
-    code = index + tree
-    if code == b"??":
-        return Change(path, ChangeState.UNTRACKED)
-    if code == b"!!":
-        return Change(path, ChangeState.IGNORED)
-    if b"U" in code or code in (b"AA", b"DD"):
-        return Change(path, ChangeState.UNMERGED)
-    if tree == b"D":
-        return Change(path, ChangeState.DELETED)
-    if tree != b" ":
-        return Change(path, ChangeState.MODIFIED)
-    return Change(path, ChangeState.STAGED)
+def has_file(root: Path, path: bytes) -> bool:
+    """Whether a file or link is at `path` below `root` itself: no folder, nor seen through a link."""
+    disk = root / os.fsdecode(path)
+    if disk.is_dir() and not disk.is_symlink():
+        return False
+    folders = list(Path(os.fsdecode(path)).parents)[:-1]
+    return os.path.lexists(disk) and not any((root / folder).is_symlink() for folder in folders)
 
 
-def disk_state(path: Path, entry: Entry) -> DiskState:
+def disk_state(path: Path | str, entry: Entry) -> DiskState:
     """Compare a path on disk with a tree entry, by content."""
+    # Called for hundreds of files: plain os functions cost half of what Path's methods do.
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return DiskState.MISSING
     if entry.mode == MODE_SUBMODULE:
@@ -257,11 +218,13 @@ def disk_state(path: Path, entry: Entry) -> DiskState:
     if entry.mode == MODE_SYMLINK:
         if not stat.S_ISLNK(found.st_mode):
             return DiskState.TYPE
-        same = blob_id(os.fsencode(path.readlink())) == entry.id
+        same = blob_id(os.fsencode(os.readlink(path))) == entry.id  # noqa: PTH115
         return DiskState.SAME if same else DiskState.CONTENT
     if not stat.S_ISREG(found.st_mode):
         return DiskState.TYPE
-    if blob_id(path.read_bytes()) != entry.id:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        content = file.readall()
+    if blob_id(content) != entry.id:
         return DiskState.CONTENT
     mode = MODE_EXECUTABLE if found.st_mode & stat.S_IXUSR else MODE_FILE
     return DiskState.SAME if mode == entry.mode else DiskState.MODE

@@ -186,6 +186,25 @@ class Git:
             raise failed(arguments, process.returncode, process.stderr)
         return Finished(process.returncode, process.stdout, process.stderr)
 
+    def begin(self, *arguments: str) -> Running:
+        """Start one git command that reads nothing, and do not wait for its end.
+
+        Raises:
+            GitError: git is missing or could not be started.
+        """
+        try:
+            process = subprocess.Popen(
+                self.command(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.work_tree,
+                env=_environment({}, user_config=False),
+            )
+        except OSError as error:
+            raise GitError(f"git could not be started: {error.strerror}") from error
+        return Running(arguments, process)
+
     def start(self, *arguments: str, user_config: bool = False) -> subprocess.Popen[bytes]:
         """Start a git process with pipes on standard input and output; the caller ends it."""
         try:
@@ -199,6 +218,32 @@ class Git:
             )
         except OSError as error:
             raise GitError(f"git could not be started: {error.strerror}") from error
+
+
+class Running:
+    """A git command that was begun; `finish` or `abandon` it."""
+
+    def __init__(self, arguments: tuple[str, ...], process: subprocess.Popen[bytes]) -> None:
+        self._arguments = arguments
+        self._process = process
+
+    def finish(self, accept: Collection[int] = (0,)) -> Finished:
+        """Wait for its end.
+
+        Raises:
+            GitError: it was killed, or ended with a code that is not in `accept`.
+        """
+        stdout, stderr = self._process.communicate()
+        if self._process.returncode not in accept:
+            raise failed(self._arguments, self._process.returncode, stderr)
+        return Finished(self._process.returncode, stdout, stderr)
+
+    def abandon(self) -> None:
+        """End it, if it still runs; nobody wants its answer."""
+        process = self._process
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def failed(arguments: Iterable[str], code: int, stderr: bytes) -> GitError:
