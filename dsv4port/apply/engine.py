@@ -187,7 +187,7 @@ class Engine:
     def report(self) -> SeriesReport:
         """Everything applied so far."""
         touched = {
-            path: Touched(self._before[path], self._tree.get(path), tuple(self._keys[path]))
+            path: Touched(self._before[path], self._file_entry(path), tuple(self._keys[path]))
             for path in sorted(self._before)
         }
         return SeriesReport(
@@ -208,10 +208,15 @@ class Engine:
             if (entry := self._tree.get(found.old_path or found.path)) is not None
             and entry.mode not in (MODE_SUBMODULE, MODE_TREE)
         )
-        outcomes = [self._place_file(found, vacated) for found in patch.files]
+        created: set[bytes | None] = {
+            found.new_path for found in patch.files if found.new_path not in (None, found.old_path)
+        }
+        outcomes = [self._place_file(found, vacated, created) for found in patch.files]
         return outcomes, not patch.files
 
-    def _place_file(self, found: FilePatch, vacated: set[bytes | None]) -> FileOutcome:
+    def _place_file(
+        self, found: FilePatch, vacated: set[bytes | None], created: set[bytes | None]
+    ) -> FileOutcome:
         source = found.old_path if found.old_path is not None else found.path
         entry = self._tree.get(source)
         replaced = found.change is ChangeKind.ADD and source in vacated
@@ -233,10 +238,28 @@ class Engine:
             found, target, base=base, preimage_is_target=exact, occupant=occupant
         )
         if outcome.applied and found.new_path is not None and found.new_path != found.old_path:
-            obstacle = self._tree.blocker(found.new_path)
-            if obstacle is not None and obstacle not in vacated:
+            obstacle = self._obstacle(found.new_path, vacated, created)
+            if obstacle is not None:
                 return _blocked(outcome, obstacle)
         return outcome
+
+    def _obstacle(
+        self, path: bytes, vacated: set[bytes | None], created: set[bytes | None]
+    ) -> bytes | None:
+        """What is in the way of a new file once the patch has removed all that it removes."""
+        parts = path.split(b"/")
+        for depth in range(1, len(parts)):
+            if (above := b"/".join(parts[:depth])) in created:
+                return above
+        obstacle = self._tree.blocker(path)
+        if obstacle is None or obstacle in vacated:
+            return None
+        if obstacle == path:
+            # A folder goes with the last of its files.
+            files = list(self._tree.below(path))
+            if files and vacated.issuperset(files):
+                return None
+        return obstacle
 
     def _follow_base(self, found: FilePatch, base: File) -> None:
         """Keep what the patch makes of its own base: a later patch may be written for that."""
@@ -266,9 +289,14 @@ class Engine:
             identifier = self._blobs.add(outcome.entry.content)
             self._tree.put(found.new_path, Entry(outcome.entry.mode, identifier))
 
+    def _file_entry(self, path: bytes) -> Entry | None:
+        """The entry of a file; a folder at its path is none."""
+        entry = self._tree.get(path)
+        return None if entry is None or entry.mode == MODE_TREE else entry
+
     def _note(self, path: bytes, key: str) -> None:
         if path not in self._before:
-            self._before[path] = self._tree.get(path)
+            self._before[path] = self._file_entry(path)
             self._keys[path] = []
         if key not in self._keys[path]:
             self._keys[path].append(key)

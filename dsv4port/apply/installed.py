@@ -10,6 +10,7 @@ from dsv4port.apply.verify import Finding, Mismatch
 from dsv4port.errors import BadInputError, UsageError
 from dsv4port.git.checkout import DiskState, disk_state
 from dsv4port.git.objects import MODE_SUBMODULE, MODE_SYMLINK, Entry
+from dsv4port.git.on_disk import has_file
 from dsv4port.manifest.lock import Lock, LockedFile
 from dsv4port.patch.quote import display_path
 from dsv4port.quick_dataclass import dataclass
@@ -77,7 +78,7 @@ def _check(files: list[LockedFile], folder: Path) -> Iterator[Finding]:
         disk = folder / file.path.decode("utf-8", "surrogateescape")
         there = disk.is_symlink() or disk.exists()
         if file.sha256 is None:
-            if there:
+            if has_file(folder, file.path):
                 yield Finding(Mismatch.EXTRA, name, "is there, although the stack removes it",
                               file.patches)  # fmt: skip
         elif not there:

@@ -8,6 +8,7 @@ every moment belongs to the old state (no journal) or the new one (journal, or d
 from __future__ import annotations
 
 import json
+import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from dsv4port.git.checkout import (
     open_checkout,
 )
 from dsv4port.git.objects import MODE_SUBMODULE, Entry
+from dsv4port.git.on_disk import files_at
 from dsv4port.manifest.files import write_atomically
 from dsv4port.patch.quote import display_path
 from dsv4port.quick_dataclass import dataclass
@@ -201,14 +203,13 @@ def _dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) ->
         if old is not None:
             if checkout.disk_state(path, old) is not DiskState.SAME:
                 dirty.add(path)
-        elif new is not None and _something_at(checkout, path):
-            dirty.add(path)
+        elif new is not None:
+            dirty.update(
+                found
+                for found in files_at(checkout.path, path)
+                if found == path or found not in touched
+            )
     return dirty
-
-
-def _something_at(checkout: Checkout, path: bytes) -> bool:
-    disk = checkout.disk_path(path)
-    return disk.is_symlink() or disk.exists()
 
 
 def _user_positions(checkout: Checkout, positions: Mapping[str, str]) -> Iterator[str]:
@@ -296,7 +297,8 @@ def _remove(checkout: Checkout, path: bytes) -> None:
 
 def _remove_empty(folder: Path) -> None:
     try:
-        folder.rmdir()
+        for inner, _, _ in os.walk(folder, topdown=False):
+            Path(inner).rmdir()
     except OSError as error:
         raise RefusedError(
             f"the folder {folder} is in the way of a file and is not empty",

@@ -105,6 +105,14 @@ class TreeEditor:
         entry = folder.entries.get(parts[-1])
         return path if entry is not None and entry.mode == MODE_TREE else None
 
+    def below(self, path: bytes) -> Iterator[bytes]:
+        """Every file below the folder at `path`; nothing where there is none."""
+        folder: _Folder | None = self._root
+        for name in path.split(b"/"):
+            folder = self._enter(folder, name) if folder is not None else None
+        if folder is not None:
+            yield from (found for found, _ in self._walk(folder, path + b"/"))
+
     def put(self, path: bytes, entry: Entry) -> None:
         """Set a file's entry, making the folders on the way.
 

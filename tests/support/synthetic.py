@@ -104,12 +104,15 @@ def git(folder: Path, *arguments: str, stdin: bytes | None = None, **environment
 
 
 def write_files(folder: Path, files: Mapping[str, bytes | Executable | Link | None]) -> None:
-    """Write (or with None delete) files below `folder`."""
+    """Write (or with None delete) files below `folder`; emptied folders go, as with git."""
     for name, content in files.items():
         path = folder / name
         if path.is_symlink() or path.exists():
             path.unlink()
         if content is None:
+            while path.parent != folder and not any(path.parent.iterdir()):
+                path = path.parent
+                path.rmdir()
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, Link):
@@ -167,7 +170,10 @@ def make_patches(base: Files, changes: Sequence[Change]) -> dict[str, bytes]:
 def commit(folder: Path, change: Change) -> str:
     """Commit a change in a repository, and return the commit's id."""
     write_files(folder, change.files)
-    git(folder, "add", "--all", "--force", "--", *change.files)
+    gone = [path for path, content in change.files.items() if content is None]
+    if gone:
+        git(folder, "update-index", "--force-remove", "--", *gone)
+    git(folder, "add", "--force", "--", *(path for path in change.files if path not in gone))
     name, _, mail = change.author.rstrip(">").rpartition(" <")
     message = f"{change.subject}\n\n{change.body}".rstrip("\n") + "\n"
     git(
