@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dsv4port.apply.engine import SeriesItem
 from dsv4port.apply.messages import FILE_TRAILER, PATCHSET_TRAILER
 from dsv4port.errors import BadInputError
-from dsv4port.manifest.project import Project
-from dsv4port.manifest.stack import ResolvedStack, StackPatch
-from dsv4port.patch.mailbox import parse_patch
-from dsv4port.patch.model import Patch
 from dsv4port.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from dsv4port.apply.engine import SeriesItem
+    from dsv4port.manifest.project import Project
+    from dsv4port.manifest.stack import ResolvedStack, StackPatch
+    from dsv4port.patch.model import Patch
 
 _PATCH_LIMIT = 256 << 20
 """Largest patch file that is read, in bytes."""
@@ -28,10 +31,14 @@ class PatchFile:
 
     def parse(self, project: Project) -> Patch:
         """The patch in the file. Raises PatchFormatError."""
+        from dsv4port.patch.mailbox import parse_patch
+
         return parse_patch(self.data, project.label(self.place.path))
 
     def item(self, project: Project) -> SeriesItem:
         """The patch as the engine takes it, with the trailers that say where it is from."""
+        from dsv4port.apply.engine import SeriesItem
+
         trailers = ((PATCHSET_TRAILER, self.place.patchset), (FILE_TRAILER, self.place.file))
         return SeriesItem(self.place.key, self.parse(project), trailers)
 
@@ -53,10 +60,10 @@ def read_patch_bytes(path: Path) -> bytes:
         BadInputError: it cannot be read, or is larger than a patch can sensibly be.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_PATCH_LIMIT + 1)
+        # A series has hundreds of files; a buffered reader costs more than the reading.
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            if os.fstat(file.fileno()).st_size > _PATCH_LIMIT:
+                raise BadInputError(f"{path}: larger than {_PATCH_LIMIT >> 20} MiB")
+            return file.readall()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > _PATCH_LIMIT:
-        raise BadInputError(f"{path}: larger than {_PATCH_LIMIT >> 20} MiB")
-    return data

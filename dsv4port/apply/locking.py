@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dsv4port import __version__
-from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesReport
 from dsv4port.apply.inputs import PatchFile, read_patch_files
-from dsv4port.apply.preconditions import check_preconditions
 from dsv4port.git.objects import MODE_SUBMODULE
-from dsv4port.git.pack import Rehearsal
-from dsv4port.git.process import Git
-from dsv4port.git.reader import ObjectReader
 from dsv4port.manifest.lock import Lock, LockedFile, LockedPatch, SourceKind
-from dsv4port.manifest.project import Project
-from dsv4port.manifest.stack import ResolvedStack
-from dsv4port.patch.patch_id import patch_id
 from dsv4port.quick_dataclass import dataclass
-from dsv4port.upstream.pins import ImportedPin
+
+if TYPE_CHECKING:
+    from dsv4port.apply.engine import SeriesReport
+    from dsv4port.manifest.project import Project
+    from dsv4port.manifest.stack import ResolvedStack
+    from dsv4port.upstream.pins import ImportedPin
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,14 @@ def make_lock(project: Project, stack: ResolvedStack, pin: ImportedPin) -> Lock:
         SeriesConflictError: a patch does not apply.
         PreconditionError: a patchset does not belong on the pin.
     """
+    # Not at the top: a verify compares with a lock and must not pay for what makes one.
+    from dsv4port.apply.engine import Engine, SeriesConflictError
+    from dsv4port.apply.preconditions import check_preconditions
+    from dsv4port.git.pack import Rehearsal
+    from dsv4port.git.process import Git
+    from dsv4port.git.reader import ObjectReader
+    from dsv4port.patch.patch_id import patch_id
+
     files = read_patch_files(stack)
     parsed = [file.parse(project) for file in files]
     with ObjectReader(Git(pin.store)) as reader:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from dsv4port import __version__
@@ -15,8 +14,8 @@ from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.publish import Recovered, Session, hold_checkout, now, publish
 from dsv4port.apply.receipt import AppliedPatch, Receipt, readable_receipt
 from dsv4port.apply.steps import Step, reached
-from dsv4port.errors import Dsv4portError, StaleLockError
-from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, Checkout, add_pack, create_checkout
+from dsv4port.errors import StaleLockError
+from dsv4port.git.checkout import BRANCH, PUBLISHED, Checkout, add_pack, create_checkout
 from dsv4port.manifest.project import Project
 from dsv4port.quick_dataclass import dataclass
 from dsv4port.upstream.cache import Cache
@@ -127,51 +126,53 @@ def apply_stack(
             session = held.create(checkout_path, pin)
         checkout = session.checkout
         _provide(checkout, pin)
-        looking = _Looking(checkout)
-        with (
-            ObjectReader(checkout.git) as reader,
-            PackWriter(checkout.repository.objects, compression=_COMPRESSION) as pack,
-        ):
-            check_preconditions(stack, reader, pin.commit)
-            engine = Engine(reader, pack, pin.commit)
-            engine.expect(items)
-            progress.start(f"applying {stack_name}", len(items), "patches")
-            for item in items:
-                if not engine.apply(item).outcome.applied:
-                    progress.finish()
-                    raise SeriesConflictError(engine.report())
-                progress.advance(1)
-            progress.finish()
-            series = engine.report()
-            if lock is not None:
-                _require_equal(stack_name, list(compare_result(lock, series)))
-            pack.finish()
-        reached(Step.OBJECTS_WRITTEN)
-        applied = tuple(
-            AppliedPatch(
-                file.place.patchset,
-                file.place.file,
-                file.sha256,
-                found.outcome.value,
-                found.commit or "",
-                found.tree or "",
+        # What changes after this look is still seen where it matters: publish compares every file
+        # that it is about to write with what it must be.
+        with checkout.look() as looking:
+            with (
+                ObjectReader(checkout.git) as reader,
+                PackWriter(checkout.repository.objects, compression=_COMPRESSION) as pack,
+            ):
+                check_preconditions(stack, reader, pin.commit)
+                engine = Engine(reader, pack, pin.commit)
+                engine.expect(items)
+                progress.start(f"applying {stack_name}", len(items), "patches")
+                for item in items:
+                    if not engine.apply(item).outcome.applied:
+                        progress.finish()
+                        raise SeriesConflictError(engine.report())
+                    progress.advance(1)
+                progress.finish()
+                series = engine.report()
+                if lock is not None:
+                    _require_equal(stack_name, list(compare_result(lock, series)))
+                pack.finish()
+            reached(Step.OBJECTS_WRITTEN)
+            applied = tuple(
+                AppliedPatch(
+                    file.place.patchset,
+                    file.place.file,
+                    file.sha256,
+                    found.outcome.value,
+                    found.commit or "",
+                    found.tree or "",
+                )
+                for file, found in zip(files, series.patches, strict=True)
             )
-            for file, found in zip(files, series.patches, strict=True)
-        )
-        receipt = Receipt(
-            tool=__version__,
-            time=now(),
-            pin=stack.pin.name,
-            source=pin.source,
-            pin_commit=pin.commit,
-            stack=stack.stack.name,
-            commit=series.commit,
-            tree=series.tree,
-            locked=lock is not None,
-            patches=applied,
-            inputs=input_digests(project, stack),
-        )
-        saved = publish(session, receipt, force=force, changes=looking.changes())
+            receipt = Receipt(
+                tool=__version__,
+                time=now(),
+                pin=stack.pin.name,
+                source=pin.source,
+                pin_commit=pin.commit,
+                stack=stack.stack.name,
+                commit=series.commit,
+                tree=series.tree,
+                locked=lock is not None,
+                patches=applied,
+                inputs=input_digests(project, stack),
+            )
+            saved = publish(session, receipt, force=force, changes=looking.changes())
         return ApplyReport(
             ApplyOutcome.PUBLISHED, checkout_path, receipt, series, saved, session.recovered,
             stack.missing_companions,
@@ -243,33 +244,6 @@ def _writing(project: Project, checkout_path: Path) -> Iterator[_Held]:
         yield _Held(locks)
 
 
-class _Looking:
-    """Ask git what the user changed while the engine works; the machine has more than one core.
-
-    What changes after this look is still seen where it matters: publish compares every file it
-    is about to write with what it must be.
-    """
-
-    def __init__(self, checkout: Checkout) -> None:
-        self._result: list[Change] | Dsv4portError | None = None
-        self._thread = Thread(target=self._look, args=(checkout,), daemon=True)
-        self._thread.start()
-
-    def changes(self) -> list[Change]:
-        """The answer. Raises GitError when git failed."""
-        self._thread.join()
-        if isinstance(self._result, Dsv4portError):
-            raise self._result
-        assert self._result is not None
-        return self._result
-
-    def _look(self, checkout: Checkout) -> None:
-        try:
-            self._result = checkout.changes()
-        except Dsv4portError as error:
-            self._result = error
-
-
 def _unchanged(
     project: Project, checkout: Checkout, stack_name: str, unlocked: bool
 ) -> Receipt | None:
@@ -277,11 +251,12 @@ def _unchanged(
     receipt = readable_receipt(checkout.state)
     if receipt is None or receipt.stack != stack_name or not (receipt.locked or unlocked):
         return None
-    looking = _Looking(checkout)
-    positions = checkout.positions()
-    in_place = {positions.get(name) for name in ("HEAD", BRANCH, PUBLISHED)} == {receipt.commit}
-    same = in_place and inputs_hold(project, receipt.inputs)
-    return receipt if not looking.changes() and same else None
+    with checkout.look() as looking:
+        positions = checkout.positions()
+        in_place = {positions.get(name) for name in ("HEAD", BRANCH, PUBLISHED)} == {receipt.commit}
+        if not in_place or not inputs_hold(project, receipt.inputs):
+            return None
+        return None if looking.changes() else receipt
 
 
 def _provide(checkout: Checkout, pin: ImportedPin) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dsv4port.apply.engine import Engine, SeriesConflictError
 from dsv4port.apply.inputs import read_patch_files
 from dsv4port.apply.locking import compare_patch_files, compare_result
 from dsv4port.apply.publish import Recovered, hold_checkout, interrupted
@@ -22,14 +22,16 @@ from dsv4port.git.checkout import (
     open_checkout,
 )
 from dsv4port.git.objects import Entry
-from dsv4port.git.pack import Rehearsal
-from dsv4port.git.reader import ObjectReader
-from dsv4port.manifest.lock import Lock, SourceKind, load_lock
-from dsv4port.manifest.pins import Pin
+from dsv4port.git.on_disk import has_file
+from dsv4port.git.repository import FirstParents
 from dsv4port.manifest.project import Project
-from dsv4port.manifest.stack import ResolvedStack, resolve_stack
 from dsv4port.patch.quote import display_path
 from dsv4port.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from dsv4port.manifest.lock import Lock
+    from dsv4port.manifest.pins import Pin
+    from dsv4port.manifest.stack import ResolvedStack
 
 
 class Mismatch(Enum):
@@ -116,16 +118,21 @@ def verify_checkout(
             recovered = session.recovered
     if stack_name is None:
         stack_name = _stack_of_receipt(checkout)
-    stack = resolve_stack(project, stack_name)
-    lock = load_lock(project, stack_name)
-    findings = [
-        *_check_pin(lock, stack.pin),
-        *_check_patch_files(lock, stack),
-        *_check_history(lock, checkout),
-    ]
-    if deep:
-        findings += _rebuild(project, lock, stack, checkout)
-    changes = checkout.changes(ignored=deep)
+    with checkout.look(ignored=deep) as looking, _History(checkout) as history:
+        # git is at work; what is imported and read here takes as long as it does.
+        from dsv4port.manifest.lock import load_lock
+        from dsv4port.manifest.stack import resolve_stack
+
+        stack = resolve_stack(project, stack_name)
+        lock = load_lock(project, stack_name)
+        findings = [
+            *_check_pin(lock, stack.pin),
+            *_check_patch_files(lock, stack),
+            *_check_history(lock, checkout, history),
+        ]
+        if deep:
+            findings += _rebuild(project, lock, stack, checkout)
+        changes = looking.changes()
     expected = _expected(lock, checkout, deep=deep)
     findings += _check_files(checkout, expected, changes, lock)
     return VerifyReport(
@@ -154,7 +161,7 @@ def _stack_of_receipt(checkout: Checkout) -> str:
 def _check_pin(lock: Lock, pin: Pin) -> Iterator[Finding]:
     if lock.pin != pin.name:
         yield Finding(Mismatch.PIN, lock.stack, f"locked on {lock.pin}, the stack is on {pin.name}")
-    source = pin.sdist if lock.source is SourceKind.SDIST else pin.git
+    source = pin.sdist if lock.source.value == "sdist" else pin.git
     recorded = source.tree if source is not None else None
     if recorded is not None and recorded != lock.base_tree:
         yield Finding(
@@ -168,23 +175,49 @@ def _check_patch_files(lock: Lock, stack: ResolvedStack) -> Iterator[Finding]:
         yield Finding(Mismatch.PATCH_FILE, found.subject, reason, (found.subject,))
 
 
-def _check_history(lock: Lock, checkout: Checkout) -> Iterator[Finding]:
+class _History:
+    """Where the checkout stands, and git already listing the commits from there to the pin."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self.positions = checkout.positions()
+        self._repository = checkout.repository
+        self._ends = (self.positions.get("HEAD"), self.positions.get(PIN))
+        head, pin = self._ends
+        self._listing: FirstParents | None = None
+        if head is not None and pin is not None:
+            self._listing = self._repository.list_first_parents(head, pin)
+
+    def __enter__(self) -> _History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._listing is not None:
+            self._listing.abandon()
+
+    def commits(self, tip: str, base: str) -> list[tuple[str, str]] | None:
+        """What `Repository.first_parents` says."""
+        if self._listing is not None and self._ends == (tip, base):
+            return self._listing.commits()
+        return self._repository.first_parents(tip, base)
+
+
+def _check_history(lock: Lock, checkout: Checkout, history: _History) -> Iterator[Finding]:
     operation = checkout.unfinished_operation()
     if operation is not None:
         yield Finding(Mismatch.OPERATION, str(checkout.path), f"{operation} is under way")
-    positions = checkout.positions()
+    positions = history.positions
     if positions.get(PIN) != lock.base_commit:
         found = positions.get(PIN, "nothing")
         yield Finding(Mismatch.PIN, lock.pin, f"locked on commit {lock.base_commit}, is on {found}")
     head = positions.get("HEAD")
-    if head == lock.commit == positions.get(BRANCH) and _chain_is_locked(lock, checkout):
+    if head == lock.commit == positions.get(BRANCH) and _chain_is_locked(lock, history):
         return
     if head is None:
         yield Finding(Mismatch.HISTORY, "HEAD", "names no commit")
         return
     if not checkout.on_our_branch():
         yield Finding(Mismatch.HISTORY, "HEAD", "is not on the branch dsv4port")
-    commits = checkout.repository.first_parents(head, lock.base_commit)
+    commits = history.commits(head, lock.base_commit)
     if commits is None:
         yield Finding(Mismatch.HISTORY, head, "does not come from the pin by plain commits")
         return
@@ -201,8 +234,8 @@ def _check_history(lock: Lock, checkout: Checkout) -> Iterator[Finding]:
         yield Finding(Mismatch.HISTORY, commit, "is a commit that no patch of the stack made")
 
 
-def _chain_is_locked(lock: Lock, checkout: Checkout) -> bool:
-    commits = checkout.repository.first_parents(lock.commit, lock.base_commit)
+def _chain_is_locked(lock: Lock, history: _History) -> bool:
+    commits = history.commits(lock.commit, lock.base_commit)
     return commits == [(patch.commit, patch.tree) for patch in lock.patches]
 
 
@@ -210,6 +243,10 @@ def _rebuild(
     project: Project, lock: Lock, stack: ResolvedStack, checkout: Checkout
 ) -> Iterator[Finding]:
     """Apply the patch files once more, in memory, and compare every step with the lock."""
+    from dsv4port.apply.engine import Engine, SeriesConflictError
+    from dsv4port.git.pack import Rehearsal
+    from dsv4port.git.reader import ObjectReader
+
     with ObjectReader(checkout.git) as reader:
         if reader.find(lock.base_commit) is None:
             return
@@ -272,7 +309,7 @@ def _check_files(
             if state is DiskState.SAME:
                 continue
             kind, reason = _OF_DISK[state]
-        elif checkout.disk_path(path).is_symlink() or checkout.disk_path(path).exists():
+        elif has_file(checkout.path, path):
             kind, reason = Mismatch.EXTRA, "is there, although the stack removes it"
         else:
             continue

@@ -94,20 +94,11 @@ class Repository:
 
         None when `base` is not reached by first parents, or a merge lies on the way.
         """
-        if tip == base:
-            return []
-        listed = self.git.run(
-            "log", "--first-parent", "--format=%H %T %P", tip, f"^{base}", "--", accept=(0, 128)
-        )
-        commits: list[tuple[str, str]] = []
-        expected = tip
-        for line in listed.text.splitlines():
-            commit, tree, *parents = line.split(" ")
-            if commit != expected or len(parents) != 1:
-                return None
-            commits.append((commit, tree))
-            expected = parents[0]
-        return commits[::-1] if commits and expected == base else None
+        return self.list_first_parents(tip, base).commits()
+
+    def list_first_parents(self, tip: str, base: str) -> FirstParents:
+        """`first_parents` without waiting for the answer."""
+        return FirstParents(self.git, tip, base)
 
     def changed_entries(self, old: str, new: str) -> dict[bytes, tuple[Entry | None, Entry | None]]:
         """Files that differ between two trees: path to (entry in old, entry in new)."""
@@ -128,6 +119,35 @@ class Repository:
             mode, _, identifier = head.split(b" ")
             files[path] = Entry(int(mode, 8), identifier.decode())
         return files
+
+
+class FirstParents:
+    """git at work on `Repository.first_parents`; take its `commits`, or `abandon` it."""
+
+    def __init__(self, git: Git, tip: str, base: str) -> None:
+        self._tip, self._base = tip, base
+        self._running = None if tip == base else git.begin(
+            "log", "--first-parent", "--format=%H %T %P", tip, f"^{base}", "--"
+        )  # fmt: skip
+
+    def commits(self) -> list[tuple[str, str]] | None:
+        """The answer; may be taken once."""
+        if self._running is None:
+            return []
+        commits: list[tuple[str, str]] = []
+        expected = self._tip
+        for line in self._running.finish(accept=(0, 128)).text.splitlines():
+            commit, tree, *parents = line.split(" ")
+            if commit != expected or len(parents) != 1:
+                return None
+            commits.append((commit, tree))
+            expected = parents[0]
+        return commits[::-1] if commits and expected == self._base else None
+
+    def abandon(self) -> None:
+        """End git, if it still runs."""
+        if self._running is not None:
+            self._running.abandon()
 
 
 _IDENTITY = {
