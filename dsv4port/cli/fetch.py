@@ -49,8 +49,20 @@ def command(
         typer.Option("--deep", help="Read what is in the cache, and fetch again what is damaged."),
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Then remove what the project's pins do not need.")
+        bool,
+        typer.Option(
+            "--prune",
+            help="Then remove leftovers from the cache: what no project that shares it can use.",
+        ),
     ] = False,
+    unused: Annotated[
+        int | None,
+        typer.Option(
+            "--unused", metavar="DAYS", min=0,
+            help="With --prune: also pins that are not this project's and that nobody used for "
+            "so many days.",
+        ),
+    ] = None,
 ) -> Reply:  # fmt: skip
     """Bring pins into the cache: downloaded, checked by hash, imported as one commit each."""
     from dsv4port.manifest.pins import load_pins
@@ -60,6 +72,8 @@ def command(
     wanted = _wanted(known, pins or [], everything=everything, prune=prune)
     if from_path is not None and len(wanted) != 1:
         raise UsageError("--from needs exactly one PIN", fix="name the pin that the path holds")
+    if unused is not None and not prune:
+        raise UsageError("--unused needs --prune", fix="give both, or leave --unused out")
     cache = Cache.locate()
     done: list[ImportedPin] = []
     rows: list[dict[str, Any]] = []
@@ -67,7 +81,7 @@ def command(
     for pin in wanted:
         done.append(_fetch(run, pin, cache, source, from_path, mirror, deep))
         rows.append(pin_row(done[-1]))
-    pruned = cache.prune(known.values()) if prune else None
+    pruned = cache.prune(known.values(), unused_days=unused) if prune else None
     fields = {
         "cache": full_path(cache.folder),
         "pruned": None if pruned is None else _pruned_row(pruned),
@@ -118,11 +132,19 @@ def _line(pin: ImportedPin) -> tuple[str, ...]:
 
 
 def _pruned_row(pruned: Pruned) -> dict[str, Any]:
-    return {"removed": pruned.removed, "freed": pruned.freed, "busy": pruned.busy}
+    return {
+        "removed": pruned.removed,
+        "freed": pruned.freed,
+        "busy": pruned.busy,
+        "unused": pruned.unused,
+    }
 
 
 def _pruned_lines(pruned: Pruned) -> list[str]:
     lines = [f"pruned {count(len(pruned.removed), 'entry', 'entries')}, {size(pruned.freed)} freed"]
     lines += [f"  {name}" for name in pruned.removed]
     lines += [f"  {name} is in use and stays" for name in pruned.busy]
+    if pruned.unused:
+        lines.append("not of this project's pins; `--prune --unused DAYS` removes what is unused:")
+        lines += [f"  {name}" for name in pruned.unused]
     return lines

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from dsv4port.upstream.files import (
 )
 from dsv4port.upstream.locks import exclusive, exclusive_if_free
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
-from dsv4port.upstream.records import Record, read_record
+from dsv4port.upstream.records import Record, is_foreign, read_record
 
 if TYPE_CHECKING:
     from dsv4port.git.repository import Repository
@@ -41,14 +42,26 @@ if TYPE_CHECKING:
 CACHE_VARIABLE = "DSV4PORT_CACHE"
 """Environment variable that names the cache's folder."""
 
+_DAY = 86400.0
+_DOWNLOAD_PATIENCE = 7 * _DAY
+"""Seconds after which a download that nobody goes on with is given up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What `Cache.prune` removed: names of entries, bytes freed, and entries left as in use."""
+    """What `Cache.prune` did.
+
+    Parameters:
+        removed: names of entries, below the cache's folder.
+        freed: bytes.
+        busy: entries that stay because another process works on them.
+        unused: imports that no pin to keep names, and that stay.
+    """
 
     removed: tuple[str, ...]
     freed: int
     busy: tuple[str, ...]
+    unused: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +203,28 @@ class Cache:
             freed = remove_file(file)
             return freed + self._remove_unrecorded()
 
-    def prune(self, keep: Iterable[Pin]) -> Pruned:
-        """Remove what the pins in `keep` do not need: other imports, downloads, leftovers.
+    def note_use(self, pin: str, source: str) -> None:
+        """Remember that an import was used: the time of its record, to the day.
 
-        A download is needed only until it is imported. Checkouts hold their own links to the
-        packs, so they stay whole. What another process works on is left alone.
+        A cache that cannot be written to, such as one that is mounted for reading, serves as well.
+        """
+        file = self.record_file(pin, source)
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _DAY:
+                os.utime(file)
+
+    def prune(self, keep: Iterable[Pin] = (), *, unused_days: int | None = None) -> Pruned:
+        """Remove leftovers, and where asked for also imports that nobody uses.
+
+        Leftovers are of no use to any project that shares the cache: imports that were given up
+        half-way, damaged records, archives that are imported, and downloads that were not gone
+        on with for a week. Checkouts hold their own links to the packs, so they stay whole. What
+        another process works on is left alone, and so is what a newer version wrote.
+
+        Parameters:
+            keep: pins whose imports stay however long nobody used them.
+            unused_days: remove every other import that was not used for so many days; None
+                removes none.
 
         Raises:
             EnvironmentProblemError: the cache cannot be written to.
@@ -203,9 +233,17 @@ class Cache:
         busy: list[str] = []
         freed = 0
         if not self.folder.is_dir():
-            return Pruned((), 0, ())
+            return Pruned((), 0, (), ())
+        others = self._others(tuple(keep))
+        going = [*self._leftovers()]
+        if unused_days is not None:
+            going += [
+                (f"import-{file.stem}", f"pins/{file.stem}")
+                for file in others
+                if _age(file) >= unused_days * _DAY
+            ]
         with writing(self.folder):
-            for key, name in list(self._removable(tuple(keep))):
+            for key, name in going:
                 with exclusive_if_free(self._lock_file(key)) as free:
                     if free:
                         freed += self._remove_entry(name)
@@ -214,33 +252,40 @@ class Cache:
                         busy.append(name)
             with self._store_lock():
                 freed += self._remove_unrecorded()
-        return Pruned(tuple(removed), freed, tuple(busy))
+        unused = tuple(f"pins/{file.stem}" for file in others if file.is_file())
+        return Pruned(tuple(removed), freed, tuple(busy), unused)
 
-    def _removable(self, keep: tuple[Pin, ...]) -> Iterator[tuple[str, str]]:
-        """(lock, name below the cache's folder) of everything that may go."""
-        imports: set[str] = set()
-        downloads: set[str] = set()
-        for pin in keep:
-            if pin.git is not None:
-                imports.add(f"{pin.name}-git")
-            if pin.sdist is not None:
-                imports.add(f"{pin.name}-sdist")
-                if self.find(pin.name, "sdist") is None:
-                    downloads.add(pin.sdist.sha256)
-        for file in self._record_files():
-            pin_name, _, source = file.stem.rpartition("-")
-            if file.stem not in imports or self.find(pin_name, source) is None:
+    def _others(self, keep: tuple[Pin, ...]) -> list[Path]:
+        """Records of whole imports that no pin of `keep` names."""
+        named = {f"{pin.name}-git" for pin in keep if pin.git is not None}
+        named |= {f"{pin.name}-sdist" for pin in keep if pin.sdist is not None}
+        return [file for file, record in self._records() if record and file.stem not in named]
+
+    def _leftovers(self) -> Iterator[tuple[str, str]]:
+        """(lock, name below the cache's folder) of what no project can use."""
+        imported = set()
+        for file, record in self._records():
+            if record is not None:
+                imported.add(record.sha256)
+            elif not is_foreign(file):
                 yield f"import-{file.stem}", f"pins/{file.stem}"
         for folder in children(self.folder / "staging"):
             key = "store" if folder.name == "store.git" else f"import-{folder.name}"
             yield key, f"staging/{folder.name}"
         for folder in children(self.folder / "downloads"):
-            if folder.name not in downloads:
+            newest = min((_age(file) for file in children(folder)), default=_DOWNLOAD_PATIENCE)
+            if folder.name in imported or newest >= _DOWNLOAD_PATIENCE:
                 yield self.download_key(folder.name), f"downloads/{folder.name}"
+
+    def _records(self) -> Iterator[tuple[Path, Record | None]]:
+        """Every record with its file; None where it or its pack is damaged or missing."""
+        for file in self._record_files():
+            pin, _, source = file.stem.rpartition("-")
+            yield file, self.find(pin, source)
 
     def _remove_unrecorded(self) -> int:
         """Remove packs, references and shallow marks that no record names; store lock held."""
-        if not (self.store / "HEAD").is_file():
+        if not (self.store / "HEAD").is_file() or any(map(is_foreign, self._record_files())):
             return 0
         records = [record for record in map(read_record, self._record_files()) if record]
         named = {record.reference for record in records}
@@ -289,3 +334,11 @@ class Cache:
             file.unlink(missing_ok=True)
         elif changed != lines:
             write_atomically(file, "".join(f"{line}\n" for line in sorted(changed)).encode())
+
+
+def _age(file: Path) -> float:
+    """Seconds since a file was changed; one that just went counts as new."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return 0.0

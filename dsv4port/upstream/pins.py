@@ -133,6 +133,7 @@ def _known(
             with cache.lock(cache.import_key(pin.name, source), what=f"importing {pin.name}"):
                 cache.forget(pin.name, source)
             return None
+    cache.note_use(pin.name, source)
     return record
 
 

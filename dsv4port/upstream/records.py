@@ -75,6 +75,18 @@ def read_record(file: Path) -> Record | None:
         return None
 
 
+def is_foreign(file: Path) -> bool:
+    """Whether another version of this program wrote the record: what it names is not known."""
+    import json
+
+    try:
+        values = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
+    number = values.get("format") if isinstance(values, dict) else None
+    return isinstance(number, int) and number != RECORD_FORMAT
+
+
 def _fits(kind: str, value: object) -> bool:
     if kind == "bool":
         return isinstance(value, bool)

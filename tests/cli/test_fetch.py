@@ -53,6 +53,8 @@ def test_a_pin_is_fetched_once_when_named_twice(demo: SyntheticProject) -> None:
         ([], "no PIN was given"),
         (["v1.0.0", "--all"], "give PINs or --all, not both"),
         (["--all", "--from", "."], "--from needs exactly one PIN"),
+        (["--all", "--unused", "3"], "--unused needs --prune"),
+        (["--prune", "--unused", "-1"], "invalid value for '--unused'"),
         (["--source", "wheel", "v1.0.0"], "invalid value for '--source'"),
         (["--from", "nowhere", "v1.0.0"], "invalid value for '--from'"),
     ],
@@ -142,18 +144,31 @@ def test_a_pin_without_the_source(demo: SyntheticProject) -> None:
     assert "has no git source" in result.err
 
 
-def test_prune_removes_what_no_pin_needs(locked: SyntheticProject) -> None:
+def test_prune_keeps_what_another_project_may_need(locked: SyntheticProject) -> None:
     del locked.pins["v1.1.0"]
     locked.write_pins()
     result = locked.run("fetch", "--prune", "--json")
     assert result.code == 0
     answer = result.json
     assert answer["pins"] == []
-    assert "pins/v1.1.0-sdist" in answer["pruned"]["removed"]
+    assert all(name.startswith("downloads/") for name in answer["pruned"]["removed"])
+    assert answer["pruned"]["unused"] == ["pins/v1.1.0-sdist"]
     assert answer["pruned"]["busy"] == []
+    again = locked.succeed("fetch", "--prune", "--unused", "1")
+    assert again.out == (
+        "pruned 0 entries, 0 B freed\n"
+        "not of this project's pins; `--prune --unused DAYS` removes what is unused:\n"
+        "  pins/v1.1.0-sdist\n"
+    )
+
+
+def test_prune_unused_removes_what_nobody_used(locked: SyntheticProject) -> None:
+    del locked.pins["v1.1.0"]
+    locked.write_pins()
+    answer = locked.run("fetch", "--prune", "--unused", "0", "--json").json
+    assert "pins/v1.1.0-sdist" in answer["pruned"]["removed"]
+    assert answer["pruned"]["unused"] == []
     assert answer["pruned"]["freed"] > 0
-    again = locked.succeed("fetch", "--prune")
-    assert again.out.startswith("pruned 0 entries, 0 B freed")
     # What a checkout and the other pin need is there still.
     locked.succeed("apply", "demo")
 

@@ -113,6 +113,14 @@ def test_a_lock_is_waited_for_and_said_so(cache: Cache, progress: Any) -> None:
     assert progress.notices == ["waiting for another dsv4port that is working"]
 
 
+DAY = 86400
+
+
+def set_age(path: Path, days: float) -> None:
+    then = time.time() - days * DAY
+    os.utime(path, (then, then))
+
+
 @pytest.fixture
 def filled(cache: Cache, sample: Any, upstream: Any, tmp_path: Path) -> Cache:
     """A cache with an sdist import, a git import, a download and leftovers."""
@@ -122,35 +130,70 @@ def filled(cache: Cache, sample: Any, upstream: Any, tmp_path: Path) -> Cache:
     ensure_pin(upstream.pin(tag="v1.0"), cache, source="git")
     (cache.folder / "staging" / "v9-sdist").mkdir()
     (cache.folder / "staging" / "v9-sdist" / "tmp_pack").write_bytes(b"x" * 1000)
-    (cache.folder / "downloads" / ("e" * 64)).mkdir()
-    (cache.folder / "downloads" / ("e" * 64) / "a.tar.gz.part").write_bytes(b"x" * 500)
+    given_up = cache.folder / "downloads" / ("e" * 64)
+    given_up.mkdir()
+    (given_up / "a.tar.gz.part").write_bytes(b"x" * 500)
+    set_age(given_up / "a.tar.gz.part", 8)
     return cache
 
 
-def test_prune_keeps_what_is_named(filled: Cache, sample: Any) -> None:
+def leftovers(sample: Any) -> set[str]:
+    return {"staging/v9-sdist", f"downloads/{'e' * 64}", f"downloads/{sample.sha256}"}
+
+
+def test_prune_alone_keeps_every_import(filled: Cache, sample: Any) -> None:
+    """Another project that shares the cache may have a pin that this one has not."""
+    for file in (filled.folder / "pins").iterdir():
+        set_age(file, 1000)
     both = filled.find("v1.0", "git"), filled.find("v1.0", "sdist")
     assert None not in both
     pruned = filled.prune([sample.pin])
-    assert set(pruned.removed) == {
-        "pins/v1.0-git",
-        "staging/v9-sdist",
-        f"downloads/{'e' * 64}",
-        f"downloads/{sample.sha256}",
-    }
-    assert pruned.freed > len(sample.data) + 1500
-    assert pruned.busy == ()
-    assert filled.find("v1.0", "sdist") == both[1]
-    assert filled.find("v1.0", "git") is None
-    assert not (filled.store / "shallow").exists()
+    assert set(pruned.removed) == leftovers(sample)
+    assert pruned.freed == len(sample.data) + 1500
+    assert (pruned.busy, pruned.unused) == ((), ("pins/v1.0-git",))
+    assert (filled.find("v1.0", "git"), filled.find("v1.0", "sdist")) == both
     assert not ensure_pin(sample.pin, filled, deep=True).fetched
-    packs = sorted(path.suffix for path in (filled.store / "objects/pack").iterdir())
-    assert packs == [".idx", ".pack"]
     subprocess.run(["git", "--git-dir", str(filled.store), "fsck", "--strict"], check=True)
     assert filled.prune([sample.pin]).removed == ()
 
 
+def test_unused_imports_go_after_so_many_days(filled: Cache, sample: Any) -> None:
+    sdist = filled.find("v1.0", "sdist")
+    for file in (filled.folder / "pins").iterdir():
+        set_age(file, 29)
+    assert set(filled.prune([sample.pin], unused_days=30).removed) == leftovers(sample)
+    pruned = filled.prune([sample.pin], unused_days=28)
+    assert (pruned.removed, pruned.unused) == (("pins/v1.0-git",), ())
+    assert filled.find("v1.0", "sdist") == sdist
+    assert filled.find("v1.0", "git") is None
+    assert not (filled.store / "shallow").exists()
+    packs = sorted(path.suffix for path in (filled.store / "objects/pack").iterdir())
+    assert packs == [".idx", ".pack"]
+    subprocess.run(["git", "--git-dir", str(filled.store), "fsck", "--strict"], check=True)
+
+
+def test_use_keeps_an_import(filled: Cache, upstream: Any) -> None:
+    pin = upstream.pin(tag="v1.0")
+    set_age(filled.record_file("v1.0", "git"), 100)
+    assert not ensure_pin(pin, filled, source="git").fetched
+    assert "pins/v1.0-git" in filled.prune([], unused_days=1).unused
+    assert filled.find("v1.0", "git") is not None
+
+
+def test_use_of_a_cache_that_cannot_be_written(
+    filled: Cache, sample: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_age(filled.record_file("v1.0", "sdist"), 100)
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", read_only)
+    assert not ensure_pin(sample.pin, filled).fetched
+
+
 def test_prune_of_everything(filled: Cache) -> None:
-    filled.prune([])
+    filled.prune([], unused_days=0)
     assert not list((filled.folder / "pins").iterdir())
     assert not list((filled.store / "objects/pack").iterdir())
     listed = subprocess.run(
@@ -159,12 +202,36 @@ def test_prune_of_everything(filled: Cache) -> None:
     assert listed.stdout == b""
 
 
-def test_prune_keeps_a_download_that_is_still_needed(cache: Cache, sample: Any) -> None:
+@pytest.mark.parametrize("suffix", [".part", ""])
+def test_a_download_that_may_go_on_stays_for_a_week(suffix: str, cache: Cache, sample: Any) -> None:
     folder = cache.download_folder(sample.sha256)
     folder.mkdir(parents=True)
-    (folder / f"{sample.filename}.part").write_bytes(sample.data[:100])
-    assert cache.prune([sample.pin]).removed == ()
-    assert cache.prune([]).removed == (f"downloads/{sample.sha256}",)
+    file = folder / f"{sample.filename}{suffix}"
+    file.write_bytes(sample.data[:100])
+    set_age(file, 6.9)
+    assert cache.prune([]).removed == ()
+    set_age(file, 7.1)
+    assert cache.prune([sample.pin]).removed == (f"downloads/{sample.sha256}",)
+    assert not folder.exists()
+
+
+def test_a_damaged_record_goes(filled: Cache, sample: Any) -> None:
+    filled.record_file("v1.0", "git").write_text("{")
+    assert "pins/v1.0-git" in filled.prune([sample.pin]).removed
+    assert filled.find("v1.0", "sdist") is not None
+
+
+def test_what_a_newer_version_wrote_stays(filled: Cache, sample: Any) -> None:
+    """It may name packs in a way that this version does not know."""
+    record = filled.record_file("v1.0", "git")
+    record.write_text('{"format": 2, "packs": ["x"]}')
+    set_age(record, 1000)
+    packs = sorted((filled.store / "objects/pack").iterdir())
+    pruned = filled.prune([], unused_days=0)
+    assert "pins/v1.0-sdist" in pruned.removed
+    assert "pins/v1.0-git" not in pruned.removed
+    assert record.exists()
+    assert sorted((filled.store / "objects/pack").iterdir()) == packs
 
 
 def test_prune_leaves_what_is_in_use(filled: Cache, sample: Any) -> None:
@@ -189,7 +256,7 @@ def test_links_of_checkouts_outlive_prune(filled: Cache, tmp_path: Path, sample:
         os.link(file, tmp_path / file.name)
     size = found.pack.stat().st_size
     # What a link still holds is not freed.
-    assert filled.prune([]).freed < size + len(sample.data) + 3000
+    assert filled.prune([], unused_days=0).freed < size + len(sample.data) + 3000
     assert (tmp_path / found.pack.name).stat().st_size == size
 
 
@@ -201,7 +268,7 @@ def test_pins_with_one_archive_share_the_pack(filled: Cache, sample: Any, tmp_pa
     first = ensure_pin(sample.pin, filled)
     second = ensure_pin(twin, filled, from_path=archive)
     assert (second.commit, second.pack) == (first.commit, first.pack)
-    filled.prune([twin])
+    filled.prune([twin], unused_days=0)
     assert filled.find("v1.0", "sdist") is None
     assert not ensure_pin(twin, filled, deep=True).fetched
 
