@@ -6,11 +6,11 @@ them, are refused: a strip level that is not obeyed would put a patch elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4port.errors import ManifestError
 from dsv4port.manifest.values import shown
+from dsv4port.quick_dataclass import dataclass
 
 SERIES_FILE = "series"
 

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from dsv4port.errors import BadInputError
-from dsv4port.manifest.document import Node, load_document, parse_document
+from dsv4port.manifest.document import MAX_BYTES, Node, load_document, parse_document
 from dsv4port.manifest.files import write_atomically
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.scalars import write_text
@@ -186,7 +186,17 @@ def dump_lock(lock: Lock) -> str:
 
 def parse_lock(data: bytes, label: str) -> Lock:
     """Read a lock from bytes; ``label`` is the file name for messages. Raises ManifestError."""
-    return _read_lock(parse_document(data, label))
+    quick = _read_canonical(data)
+    return quick if quick is not None else _read_lock(parse_document(data, label))
+
+
+def _read_canonical(data: bytes) -> Lock | None:
+    from dsv4port.manifest.lock_lines import read_canonical_lock
+
+    try:
+        return read_canonical_lock(data.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 def load_lock(project: Project, stack: str) -> Lock:
@@ -202,6 +212,9 @@ def load_lock(project: Project, stack: str) -> Lock:
             f"stack {stack} has no lock ({project.label(file)})",
             fix=f"run `dsv4port lock {stack}` and review what it writes",
         )
+    quick = _read_canonical(file.read_bytes()) if file.stat().st_size <= MAX_BYTES else None
+    if quick is not None and quick.stack == stack:
+        return quick
     root = load_document(file, project.label(file))
     lock = _read_lock(root)
     if lock.stack != stack:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv4port.errors import BadInputError, ManifestError
+from dsv4port.manifest import lock_lines
 from dsv4port.manifest.lock import (
     Lock,
     LockedFile,
@@ -130,6 +131,37 @@ def test_reading_gives_back_what_was_written(lock: Lock) -> None:
     text = dump_lock(lock)
     assert parse_lock(text.encode(), "x.lock.yaml") == lock
     assert dump_lock(parse_lock(text.encode(), "x.lock.yaml")) == text
+
+
+def read_as_yaml(text: str) -> Lock | None:
+    """What the YAML reader makes of a text, whoever else could read it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock_lines, "read_canonical_lock", lambda text: None)
+        try:
+            return parse_lock(text.encode(), "x.lock.yaml")
+        except BadInputError:
+            return None
+
+
+@given(locks())
+@settings(max_examples=100)
+def test_what_was_written_needs_no_yaml(lock: Lock) -> None:
+    text = dump_lock(lock)
+    assert read_as_yaml(text) == lock
+    odd = any("\\x" in line or "\\u" in line.lower() for line in text.splitlines())
+    assert lock_lines.read_canonical_lock(text) == lock or odd
+
+
+@given(lock=locks(), data=st.data())
+@settings(max_examples=200)
+def test_an_edited_lock_is_read_as_yaml_reads_it(lock: Lock, data: st.DataObject) -> None:
+    text = dump_lock(lock)
+    at = data.draw(st.integers(0, len(text) - 1))
+    length = data.draw(st.integers(0, 3))
+    inserted = data.draw(st.sampled_from(["", "'", "null", "0", " ", "\n", "- ", "{", ", ", "#"]))
+    edited = text[:at] + inserted + text[at + length :]
+    quick = lock_lines.read_canonical_lock(edited)
+    assert quick is None or quick == read_as_yaml(edited)
 
 
 @given(locks())
