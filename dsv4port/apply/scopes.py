@@ -15,7 +15,7 @@ it; blank lines and comments between definitions belong to what is around them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 
@@ -185,10 +185,19 @@ class ScopeMap:
         index = self._row(line)
         return self._spans[index] if index > 1 else None
 
-    def _row(self, line: int) -> int:
+    def definitions(self) -> Iterator[tuple[Scope | None, int, int]]:
+        """Every definition, outer before inner: its scope (None: unknown), first and last line."""
+        self._read()
+        for index in range(2, len(self._scopes)):
+            yield (self._scopes[index], *self._spans[index])
+
+    def _read(self) -> None:
         if self._content is not None:
             self._build(self._content)
             self._content = None
+
+    def _row(self, line: int) -> int:
+        self._read()
         if line < 1:
             raise IndexError(line)
         return self._rows[line - 1]

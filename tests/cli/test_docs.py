@@ -143,6 +143,9 @@ def answers(
         "apply", "--repo", str(project.checkout), "--onto", "refs/dsv4port/pin", "--series", series,
         section="apply --repo",
     )  # fmt: skip
+    patch = str(project.root / "patchsets/alpha/v1.0.0/0002-Tools-Add-a-check.patch")
+    pin = ("--base", "refs/dsv4port/pin", "--onto", "refs/dsv4port/pin")
+    run("port", "--repo", str(project.checkout), *pin, patch)
     return found
 
 

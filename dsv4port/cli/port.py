@@ -1,0 +1,157 @@
+"""``dsv4port port``: carry patches to another tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dsv4port.cli.context import Run
+from dsv4port.cli.render import Reply, count
+from dsv4port.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from dsv4port.port.engine import PatchPort, PortReport
+    from dsv4port.port.outcomes import HunkReport, Policy
+
+
+def command(
+    context: typer.Context,
+    patches: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PATCH]...", help="The patches, in order.")
+    ] = None,
+    repository: Annotated[
+        Path | None, typer.Option("--repo", metavar="DIR", help="Any git repository.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="TREEISH", help="What the patches were written for."),
+    ] = None,
+    onto: Annotated[
+        str | None, typer.Option("--onto", metavar="TREEISH", help="What to port them to.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", metavar="RUNG=DECISION",
+            help="What to do with the answers of a rung: accept, review or refuse. Repeatable.",
+        ),
+    ] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop-at-first", help="End at the first conflict.")
+    ] = False,
+) -> Reply:  # fmt: skip
+    """Port patches written for one tree onto another, and say for each hunk how and why.
+
+    Writes objects only. A patch in conflict is left out and the next one is tried.
+    """
+    run = Run.of(context)
+    if repository is None or base is None or onto is None or not patches:
+        raise UsageError(
+            "--repo, --base, --onto and at least one PATCH are needed",
+            fix="see `dsv4port port --help`",
+        )
+    return _port_files(run, repository.absolute(), base, onto, patches, _policy(policy or []), stop)
+
+
+def _policy(settings: list[str]) -> Policy:
+    from dsv4port.port.outcomes import Decision, Policy, Rung
+
+    decisions = dict(Policy().decisions)
+    for setting in settings:
+        rung, _, decision = setting.partition("=")
+        try:
+            decisions[Rung(rung)] = Decision(decision)
+        except ValueError:
+            raise UsageError(
+                f"--policy {setting!r} is not RUNG=DECISION",
+                fix=f"RUNG is one of {', '.join(one.value for one in Rung)}; DECISION one of "
+                f"{', '.join(one.value for one in Decision)}",
+            ) from None
+    return Policy(decisions)
+
+
+def _port_files(
+    run: Run, repository: Path, base: str, onto: str, patches: list[Path], policy: Policy,
+    stop: bool,
+) -> Reply:  # fmt: skip
+    from dsv4port.port.repo_port import port_in_repository
+
+    report = port_in_repository(repository, base, onto, patches, policy=policy, stop=stop)
+    run.fields.update(report_fields(report))
+    lines = list(report_lines(report))
+    if report.conflicts:
+        raise ConflictError(
+            f"{len(report.conflicts)} of {count(len(report.patches), 'patch', 'patches')} left to "
+            "resolve",
+            fix="the others are in the tree; change those patches for the new base, or drop them",
+            details=[*lines, f"tree {report.tree}"],
+        )
+    return Reply(lines=[*lines, f"tree {report.tree}"])
+
+
+def report_fields(report: PortReport) -> dict[str, Any]:
+    """A report as JSON."""
+    return {
+        "base_tree": report.base,
+        "onto_tree": report.onto,
+        "patches": [_patch_row(one) for one in report.patches],
+        "tree": report.tree,
+    }
+
+
+def _patch_row(one: PatchPort) -> dict[str, Any]:
+    from dsv4port.patch.quote import display_path
+
+    return {
+        "file": one.key,
+        "outcome": one.outcome.value,
+        "rung": None if one.rung is None else one.rung.value,
+        "tree": one.tree,
+        "review": list(one.review),
+        "changed": [display_path(path) for path in one.changed],
+        "depends": list(one.depends),
+        "without": one.without,
+        "hunks": [_hunk_row(hunk) for hunk in one.hunks],
+    }
+
+
+def _hunk_row(hunk: HunkReport) -> dict[str, Any]:
+    from dsv4port.patch.quote import display_path
+
+    return {
+        "file": display_path(hunk.path),
+        "number": hunk.number,
+        "outcome": hunk.outcome.value,
+        "rung": None if hunk.rung is None else hunk.rung.value,
+        "old_scope": hunk.old_scope,
+        "new_scope": hunk.new_scope,
+        "reason": hunk.reason,
+        "old_line": hunk.old_line,
+        "new_line": hunk.new_line,
+        "new_file": None if hunk.new_path is None else display_path(hunk.new_path),
+        "review": hunk.review,
+        "score": hunk.score,
+        "upstream": None
+        if hunk.upstream is None
+        else hunk.upstream.decode("utf-8", "surrogateescape"),
+    }
+
+
+def report_lines(report: PortReport) -> Iterator[str]:
+    """A report for people: a line for each patch, and one for each hunk that needs words."""
+    from dsv4port.patch.quote import display_path
+
+    for one in report.patches:
+        rung = f" ({one.rung.value})" if one.rung is not None else ""
+        yield f"{one.outcome.value:17} {one.key}{rung}{', review' if one.review else ''}"
+        if one.depends:
+            how = "merged without" if one.without else "written on top of"
+            yield f"  {how} what is in conflict: {', '.join(one.depends)}"
+        for hunk in one.hunks:
+            if hunk.reason and (not hunk.outcome.done or hunk.review or hunk.score is not None):
+                number = f" hunk {hunk.number}" if hunk.number else ""
+                text = f"  {display_path(hunk.path)}{number}: {hunk.outcome.value}: {hunk.reason}"
+                yield f"{text}; look: {hunk.review}" if hunk.review else text
