@@ -184,6 +184,10 @@ class Engine:
         """Content of a blob that the base or the series has."""
         return self._blobs.read(blob)
 
+    def folders(self) -> dict[bytes, str]:
+        """Ids of the trees that the result has at the folders the series looked into."""
+        return self._tree.folders()
+
     def report(self) -> SeriesReport:
         """Everything applied so far."""
         touched = {

@@ -7,19 +7,20 @@ every moment belongs to the old state (no journal) or the new one (journal, or d
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dsv4port.apply.exclusive import exclusive
-from dsv4port.apply.receipt import Receipt, receipt_from_json, write_receipt
+from dsv4port.apply.journal import Journal, remove_journal
+from dsv4port.apply.journal import interrupted as interrupted
+from dsv4port.apply.receipt import Receipt, write_receipt
 from dsv4port.apply.steps import Step, reached
-from dsv4port.errors import DirtyCheckoutError, GitError, InternalError, RefusedError
+from dsv4port.errors import DirtyCheckoutError, GitError, RefusedError
 from dsv4port.git.checkout import (
     BRANCH,
     PIN,
@@ -33,12 +34,12 @@ from dsv4port.git.checkout import (
 )
 from dsv4port.git.objects import MODE_SUBMODULE, Entry
 from dsv4port.git.on_disk import files_at
-from dsv4port.manifest.files import write_atomically
 from dsv4port.patch.quote import display_path
 from dsv4port.quick_dataclass import dataclass
 
-_JOURNAL = "journal.json"
-_JOURNAL_FORMAT = 1
+if TYPE_CHECKING:
+    from dsv4port.git.repository import Comparison
+
 _MOST_DETAILS = 50
 
 _OPERATION_FILES = (
@@ -74,8 +75,25 @@ class Session:
     recovered: Recovered | None
 
 
+OnRecovery = Callable[[Recovered], None]
+"""Is told of an interrupted publish that was finished, before anything else is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the maker of a commit knows of it, so that it need not be read again.
+
+    ``difference`` is git at work on what the publish changes. ``content`` gives the content of a
+    blob by its id, ``trees`` are ids of trees of the commit by folder (the root is empty).
+    """
+
+    difference: Comparison
+    content: Callable[[str], bytes]
+    trees: Mapping[bytes, str]
+
+
 @contextmanager
-def hold_checkout(path: Path) -> Iterator[Session]:
+def hold_checkout(path: Path, on_recovery: OnRecovery | None = None) -> Iterator[Session]:
     """Open a checkout for writing: locked, and with an interrupted publish finished.
 
     Raises:
@@ -84,12 +102,10 @@ def hold_checkout(path: Path) -> Iterator[Session]:
     """
     checkout = open_checkout(path)
     with exclusive(checkout.state / "lock", f"the checkout {path}") as lock:
-        yield Session(checkout, lock, recover(checkout, lock))
-
-
-def interrupted(checkout: Checkout) -> bool:
-    """Whether a publish was begun and not finished."""
-    return (checkout.state / _JOURNAL).exists()
+        recovered = recover(checkout, lock)
+        if recovered is not None and on_recovery is not None:
+            on_recovery(recovered)
+        yield Session(checkout, lock, recovered)
 
 
 def publish(
@@ -98,12 +114,14 @@ def publish(
     *,
     force: bool,
     changes: list[Change] | None = None,
+    made: Made | None = None,
 ) -> str | None:
     """Make the checkout hold ``receipt.commit``.
 
     Parameters:
         force: save and then overwrite what the user changed, instead of refusing.
         changes: what `Checkout.changes` said, when the caller has asked already.
+        made: what the caller knows of the commit already.
 
     Returns:
         The recovery reference when something was saved.
@@ -121,7 +139,10 @@ def publish(
         )
     if changes is None:
         changes = checkout.changes()
-    touched = checkout.repository.changed_entries(head, receipt.commit)
+    if made is not None and made.difference.ends == (head, receipt.commit):
+        touched = made.difference.changed_entries()
+    else:
+        touched = checkout.repository.changed_entries(head, receipt.commit)
     dirty = _dirty_paths(checkout, changes, touched)
     reasons = [*_user_positions(checkout, positions), *_shown(dirty)]
     saved = None
@@ -129,22 +150,82 @@ def publish(
         if not force:
             raise DirtyCheckoutError(
                 "the checkout holds changes that a publish would overwrite or bury",
-                fix="commit them into a patchset (`dsv4port refresh`) or move them away; "
-                "`--force` saves them under a recovery reference first",
+                fix="to keep them in a patchset, commit them in the checkout and run `dsv4port "
+                "refresh PATCHSET`; to go on, add `--force`: it saves them under a recovery "
+                "reference first",
                 details=reasons,
             )
         saved = checkout.snapshot(dirty, "saved before a forced publish")
         _set_aside_operation(checkout, saved)
         reached(Step.CHANGES_SAVED)
-    journal = _Journal(head, receipt, tuple(sorted(dirty)), saved)
-    journal.write(checkout)
-    reached(Step.JOURNAL_WRITTEN)
+    _require_no_git_at_work(checkout)
+    journal = Journal(head, receipt, tuple(sorted(dirty)), saved)
     if dirty or not checkout.on_our_branch():
+        _begin(checkout, journal)
         _write_files(session, touched, dirty)
     else:
-        _switch_tree(session, head, receipt.commit)
+        saved = _switch(session, journal, touched, made) or saved
     _finish(checkout, receipt)
     return saved
+
+
+def _begin(checkout: Checkout, journal: Journal) -> None:
+    journal.write(checkout)
+    reached(Step.JOURNAL_WRITTEN)
+
+
+def _require_no_git_at_work(checkout: Checkout) -> None:
+    lock = checkout.git_dir / "index.lock"
+    if lock.exists():
+        raise RefusedError(
+            f"another git is at work in the checkout: {lock} exists",
+            fix="wait until it has ended; if none runs there, remove that file",
+        )
+
+
+def _switch(session: Session, journal: Journal, touched: Changes, made: Made | None) -> str | None:
+    """Bring a clean checkout from one commit to another.
+
+    Returns:
+        The recovery reference, when git met changes at the last moment and they were saved.
+    """
+    # Not at the top: most commands only look whether there is something to do.
+    from dsv4port.git.index import NotPlainIndexError
+    from dsv4port.git.reader import ObjectReader
+    from dsv4port.git.switch import Switch
+
+    checkout = session.checkout
+    try:
+        switch = Switch(checkout.git_dir, checkout.path, touched)
+    except NotPlainIndexError:
+        _begin(checkout, journal)
+        return _switch_by_git(session, journal, touched)
+    with switch:
+        _begin(checkout, journal)
+        if made is not None:
+            switch.run(made.content, made.trees)
+        else:
+            with ObjectReader(checkout.git) as reader:
+                switch.run(lambda identifier: reader.read(identifier)[1], {})
+    return None
+
+
+def _switch_by_git(session: Session, journal: Journal, touched: Changes) -> str | None:
+    checkout, inherit = session.checkout, (session.lock,)
+    arguments = ("-m", "-u", journal.old, journal.receipt.commit)
+    try:
+        checkout.read_tree(*arguments, inherit=inherit)
+    except GitError:
+        # Files that were touched or copied: the content is right, but the index has other times.
+        checkout.refresh_index()
+        try:
+            checkout.read_tree(*arguments, inherit=inherit)
+        except GitError:
+            _require_no_git_at_work(checkout)
+            # The journal is written, so the publish will be finished, in the way that loses
+            # nothing: what somebody changed since this publish looked is saved first.
+            return _finish_files(session, journal, touched)
+    return None
 
 
 def recover(checkout: Checkout, lock: int) -> Recovered | None:
@@ -153,7 +234,7 @@ def recover(checkout: Checkout, lock: int) -> Recovered | None:
     Files that hold neither the old nor the new content were changed since: they are saved under
     a recovery reference before anything is written.
     """
-    journal = _Journal.read(checkout)
+    journal = Journal.read(checkout)
     if journal is None:
         return None
     # We hold the lock, and so did the git that made these files: it is dead.
@@ -161,6 +242,18 @@ def recover(checkout: Checkout, lock: int) -> Recovered | None:
         (checkout.git_dir / f"{name}.lock").unlink(missing_ok=True)
     receipt = journal.receipt
     touched = checkout.repository.changed_entries(journal.old, receipt.commit)
+    saved = _finish_files(Session(checkout, lock, None), journal, touched)
+    _finish(checkout, receipt)
+    return Recovered(receipt, saved or journal.saved)
+
+
+def _finish_files(session: Session, journal: Journal, touched: Changes) -> str | None:
+    """Bring the files to the new commit, whatever they hold; what is not ours is saved first.
+
+    Returns:
+        The recovery reference, when something was saved.
+    """
+    checkout = session.checkout
     foreign = [
         path
         for path, (old, new) in touched.items()
@@ -169,20 +262,8 @@ def recover(checkout: Checkout, lock: int) -> Recovered | None:
     saved = None
     if foreign:
         saved = checkout.snapshot(foreign, "saved before an interrupted publish was finished")
-    _write_files(Session(checkout, lock, None), touched, set(journal.discarded), receipt.commit)
-    _finish(checkout, receipt)
-    return Recovered(receipt, saved or journal.saved)
-
-
-def _switch_tree(session: Session, old: str, new: str) -> None:
-    """Bring a clean checkout from one commit to another."""
-    checkout, inherit = session.checkout, (session.lock,)
-    try:
-        checkout.read_tree("-m", "-u", old, new, inherit=inherit)
-    except GitError:
-        # Files that were touched or copied: the content is right, but the index has other times.
-        checkout.refresh_index()
-        checkout.read_tree("-m", "-u", old, new, inherit=inherit)
+    _write_files(session, touched, set(journal.discarded), journal.receipt.commit)
+    return saved
 
 
 def _dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) -> set[bytes]:
@@ -252,7 +333,7 @@ def _write_files(
     """
     checkout, inherit = session.checkout, (session.lock,)
     if commit is None:
-        journal = _Journal.read(checkout)
+        journal = Journal.read(checkout)
         assert journal is not None
         commit = journal.receipt.commit
     listed = checkout.repository.list_tree(commit)
@@ -331,48 +412,7 @@ def _finish(checkout: Checkout, receipt: Receipt) -> None:
     reached(Step.REFERENCES_MOVED)
     write_receipt(checkout.state, receipt)
     reached(Step.RECEIPT_WRITTEN)
-    (checkout.state / _JOURNAL).unlink()
-
-
-@dataclass(frozen=True, slots=True)
-class _Journal:
-    """What an unfinished publish was going to do; ``discarded`` paths are saved already."""
-
-    old: str
-    receipt: Receipt
-    discarded: tuple[bytes, ...]
-    saved: str | None
-
-    def write(self, checkout: Checkout) -> None:
-        data = {
-            "format": _JOURNAL_FORMAT,
-            "old": self.old,
-            "receipt": self.receipt.to_json(),
-            "discarded": [path.hex() for path in self.discarded],
-            "saved": self.saved,
-        }
-        write_atomically(checkout.state / _JOURNAL, json.dumps(data).encode())
-
-    @classmethod
-    def read(cls, checkout: Checkout) -> _Journal | None:
-        file = checkout.state / _JOURNAL
-        try:
-            data: dict[str, Any] = json.loads(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise InternalError(f"{file} is no journal: {error}") from error
-        if data.get("format") != _JOURNAL_FORMAT:
-            raise RefusedError(
-                f"{file} was written by another version of dsv4port",
-                fix="finish with the version that was interrupted",
-            )
-        return cls(
-            data["old"],
-            receipt_from_json(data["receipt"], str(file)),
-            tuple(bytes.fromhex(path) for path in data["discarded"]),
-            data["saved"],
-        )
+    remove_journal(checkout)
 
 
 def now() -> str:

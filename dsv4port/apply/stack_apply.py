@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from dsv4port import __version__
 from dsv4port.apply.digests import input_digests, inputs_hold
 from dsv4port.apply.exclusive import exclusive
-from dsv4port.apply.publish import Recovered, Session, hold_checkout, now, publish
+from dsv4port.apply.publish import (
+    Made,
+    OnRecovery,
+    Recovered,
+    Session,
+    hold_checkout,
+    now,
+    publish,
+)
 from dsv4port.apply.receipt import AppliedPatch, Receipt, readable_receipt
 from dsv4port.apply.steps import Step, reached
 from dsv4port.errors import StaleLockError
@@ -23,6 +31,7 @@ from dsv4port.upstream.progress import NO_PROGRESS, Progress
 
 if TYPE_CHECKING:
     from dsv4port.apply.engine import SeriesReport
+    from dsv4port.apply.inputs import PatchFile
     from dsv4port.apply.locking import LockDifference
     from dsv4port.manifest.stack import MissingCompanion
     from dsv4port.upstream.pins import ImportedPin
@@ -78,6 +87,7 @@ def apply_stack(
     force: bool = False,
     unlocked: bool = False,
     progress: Progress = NO_PROGRESS,
+    on_recovery: OnRecovery | None = None,
 ) -> ApplyReport:
     """Make the checkout hold the pin of the stack with all its patches.
 
@@ -85,6 +95,8 @@ def apply_stack(
         force: save what the user changed in the checkout under a recovery reference, then
             overwrite it.
         unlocked: do not ask for a lock, and do not compare with it.
+        on_recovery: is told when an interrupted publish was finished first, also when the apply
+            itself is refused afterwards.
 
     Raises:
         ConflictError: a patch does not apply; the checkout is as it was.
@@ -94,7 +106,7 @@ def apply_stack(
     """
     # A misspelled name is a better answer than anything below.
     project.stack_file(stack_name)
-    with _writing(project, checkout_path) as held:
+    with _writing(project, checkout_path, on_recovery) as held:
         session = held.session(checkout_path)
         if session is not None and not force:
             receipt = _unchanged(project, session.checkout, stack_name, unlocked)
@@ -128,11 +140,8 @@ def apply_stack(
         _provide(checkout, pin)
         # What changes after this look is still seen where it matters: publish compares every file
         # that it is about to write with what it must be.
-        with checkout.look() as looking:
-            with (
-                ObjectReader(checkout.git) as reader,
-                PackWriter(checkout.repository.objects, compression=_COMPRESSION) as pack,
-            ):
+        with checkout.look() as looking, ObjectReader(checkout.git) as reader:
+            with PackWriter(checkout.repository.objects, compression=_COMPRESSION) as pack:
                 check_preconditions(stack, reader, pin.commit)
                 engine = Engine(reader, pack, pin.commit)
                 engine.expect(items)
@@ -148,35 +157,40 @@ def apply_stack(
                     _require_equal(stack_name, list(compare_result(lock, series)))
                 pack.finish()
             reached(Step.OBJECTS_WRITTEN)
-            applied = tuple(
-                AppliedPatch(
-                    file.place.patchset,
-                    file.place.file,
-                    file.sha256,
-                    found.outcome.value,
-                    found.commit or "",
-                    found.tree or "",
+            with checkout.repository.compare(pin.commit, series.commit) as difference:
+                receipt = Receipt(
+                    tool=__version__,
+                    time=now(),
+                    pin=stack.pin.name,
+                    source=pin.source,
+                    pin_commit=pin.commit,
+                    stack=stack.stack.name,
+                    commit=series.commit,
+                    tree=series.tree,
+                    locked=lock is not None,
+                    patches=_applied_patches(files, series),
+                    inputs=input_digests(project, stack, files),
                 )
-                for file, found in zip(files, series.patches, strict=True)
-            )
-            receipt = Receipt(
-                tool=__version__,
-                time=now(),
-                pin=stack.pin.name,
-                source=pin.source,
-                pin_commit=pin.commit,
-                stack=stack.stack.name,
-                commit=series.commit,
-                tree=series.tree,
-                locked=lock is not None,
-                patches=applied,
-                inputs=input_digests(project, stack),
-            )
-            saved = publish(session, receipt, force=force, changes=looking.changes())
+                made = Made(difference, engine.content, engine.folders())
+                saved = publish(session, receipt, force=force, changes=looking.changes(), made=made)
         return ApplyReport(
             ApplyOutcome.PUBLISHED, checkout_path, receipt, series, saved, session.recovered,
             stack.missing_companions,
         )  # fmt: skip
+
+
+def _applied_patches(files: Iterable[PatchFile], series: SeriesReport) -> tuple[AppliedPatch, ...]:
+    return tuple(
+        AppliedPatch(
+            file.place.patchset,
+            file.place.file,
+            file.sha256,
+            found.outcome.value,
+            found.commit or "",
+            found.tree or "",
+        )
+        for file, found in zip(files, series.patches, strict=True)
+    )
 
 
 def reset_checkout(
@@ -185,13 +199,17 @@ def reset_checkout(
     pin: ImportedPin,
     *,
     force: bool = False,
+    on_recovery: OnRecovery | None = None,
 ) -> ResetReport:
     """Make the checkout hold a bare pin (and make the checkout, where there is none).
+
+    Parameters:
+        on_recovery: as for `apply_stack`.
 
     Raises:
         RefusedError: the checkout holds changes, is not ours, or is being written to.
     """
-    with _writing(project, checkout_path) as held:
+    with _writing(project, checkout_path, on_recovery) as held:
         session = held.session(checkout_path)
         created = session is None
         if session is None:
@@ -220,28 +238,31 @@ class _Held:
     """Locks that stay held until the command ends."""
 
     locks: ExitStack
+    on_recovery: OnRecovery | None
 
     def session(self, path: Path) -> Session | None:
         """The checkout at `path`, held; None when there is nothing there yet."""
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return None
-        return self.locks.enter_context(hold_checkout(path))
+        return self.locks.enter_context(hold_checkout(path, self.on_recovery))
 
     def create(self, path: Path, pin: ImportedPin) -> Session:
         """Make a checkout of the pin, and hold it."""
         create_checkout(path, pin.pack, pin.index, pin.commit, shallow=pin.shallow)
-        return self.locks.enter_context(hold_checkout(path))
+        return self.locks.enter_context(hold_checkout(path, self.on_recovery))
 
 
 @contextmanager
-def _writing(project: Project, checkout_path: Path) -> Iterator[_Held]:
+def _writing(
+    project: Project, checkout_path: Path, on_recovery: OnRecovery | None
+) -> Iterator[_Held]:
     """One writer per project, and one that may create this checkout."""
     with ExitStack() as locks:
         locks.enter_context(exclusive(project.state_folder / "lock", f"the project {project.root}"))
         if not checkout_path.exists():
             beside = checkout_path.parent / f".{checkout_path.name}.dsv4port-lock"
             locks.enter_context(exclusive(beside, f"the checkout {checkout_path}"))
-        yield _Held(locks)
+        yield _Held(locks, on_recovery)
 
 
 def _unchanged(

@@ -26,6 +26,7 @@ from dsv4port.git.objects import (
     Entry,
     blob_id,
 )
+from dsv4port.git.on_disk import is_on_disk
 from dsv4port.git.positions import positions
 from dsv4port.git.process import NEUTRAL_ATTRIBUTES, Git, require_version
 from dsv4port.git.repository import Repository
@@ -122,21 +123,9 @@ class Checkout:
         """Start asking git for the changes, without waiting for the answer."""
         return Looking(self.git, ignored=ignored)
 
-    def _is_on_disk(self, path: bytes) -> bool:
-        """Whether something is at `path`, not seen through a link on the way."""
-        disk = self.disk_path(path)
-        folders = Path(os.fsdecode(path)).parents
-        return os.path.lexists(disk) and not any(
-            self.disk_path(os.fsencode(up)).is_symlink() for up in folders if up != Path()
-        )
-
     def disk_state(self, path: bytes, entry: Entry) -> DiskState:
         """Compare one path on disk with an entry, by content."""
         return disk_state(f"{self.path}/{os.fsdecode(path)}", entry)
-
-    def has_file(self, path: bytes) -> bool:
-        """Whether a file or link is on disk at the path itself."""
-        return has_file(self.path, path)
 
     def read_tree(self, *arguments: str, inherit: Collection[int] = ()) -> None:
         """Run ``git read-tree``: index, and with ``-u`` the work tree, become another tree."""
@@ -170,7 +159,7 @@ class Checkout:
             self.git.run("read-tree", "HEAD", environment=index)
             self.git.run("add", "--all", "--", ":/", environment=index)
             # What is gone from disk was taken out of the index above, and cannot be named.
-            named = b"".join(path + b"\0" for path in extra if self._is_on_disk(path))
+            named = b"".join(path + b"\0" for path in extra if is_on_disk(self.path, path))
             if named:
                 self.git.run(
                     "--literal-pathspecs", "add", "--force", "--pathspec-from-file=-",
@@ -195,15 +184,6 @@ _RECOVERY_IDENTITY = {
     for role in ("AUTHOR", "COMMITTER")
     for part, value in (("NAME", "dsv4port"), ("EMAIL", "dsv4port@dsv4port.invalid"))
 }
-
-
-def has_file(root: Path, path: bytes) -> bool:
-    """Whether a file or link is at `path` below `root` itself: no folder, nor seen through a link."""
-    disk = root / os.fsdecode(path)
-    if disk.is_dir() and not disk.is_symlink():
-        return False
-    folders = list(Path(os.fsdecode(path)).parents)[:-1]
-    return os.path.lexists(disk) and not any((root / folder).is_symlink() for folder in folders)
 
 
 def disk_state(path: Path | str, entry: Entry) -> DiskState:
@@ -237,9 +217,11 @@ def open_checkout(path: Path) -> Checkout:
         NotOurCheckoutError: the folder is missing, or is something else; says what.
     """
     way_out = "name another folder with `--checkout`, or move this one away"
-    if not path.exists():
+    empty = path.is_dir() and not any(path.iterdir())
+    if empty or not path.exists():
         raise NotOurCheckoutError(
-            f"there is no checkout at {path}", fix="make it with `dsv4port reset` or `apply`"
+            f"there is no checkout at {path}" + (": the folder is empty" if empty else ""),
+            fix="make one with `dsv4port apply STACK` or `dsv4port reset PIN`",
         )
     if not path.is_dir():
         raise NotOurCheckoutError(f"{path} is not a folder", fix=way_out)
@@ -282,7 +264,9 @@ def create_checkout(
     require_version()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         open_checkout(path)
-        raise RefusedError(f"{path} is a checkout already")
+        raise RefusedError(
+            f"{path} is a checkout already", fix="use it with `dsv4port apply STACK`"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{path.name}.new-"
     for leftover in path.parent.glob(f"{prefix}*"):

@@ -134,9 +134,12 @@ class PackWriter:
         self._position += len(packed)
 
     def read(self, identifier: str) -> bytes | None:
-        """The data of an object added before, None when this pack does not hold it."""
+        """The data of an object added before; None when this pack does not hold it.
+
+        After `finish` git has the objects, and nothing is read here any more.
+        """
         place = self._places.get(identifier)
-        if place is None:
+        if place is None or not self._open:
             return None
         self._file.flush()
         self._file.seek(place.offset)

@@ -102,13 +102,11 @@ class Repository:
 
     def changed_entries(self, old: str, new: str) -> dict[bytes, tuple[Entry | None, Entry | None]]:
         """Files that differ between two trees: path to (entry in old, entry in new)."""
-        out = self.git.run("diff-tree", "-r", "-z", "--no-renames", old, new, "--").stdout
-        fields = out.split(b"\0")
-        changes: dict[bytes, tuple[Entry | None, Entry | None]] = {}
-        for head, path in zip(fields[0::2], fields[1::2], strict=False):
-            old_mode, new_mode, old_id, new_id, _ = head[1:].decode().split(" ")
-            changes[path] = (_entry(old_mode, old_id), _entry(new_mode, new_id))
-        return changes
+        return self.compare(old, new).changed_entries()
+
+    def compare(self, old: str, new: str) -> Comparison:
+        """`changed_entries` without waiting for the answer."""
+        return Comparison(self.git, old, new)
 
     def list_tree(self, tree: str) -> dict[bytes, Entry]:
         """Every file of a tree by path, submodule entries included."""
@@ -119,6 +117,29 @@ class Repository:
             mode, _, identifier = head.split(b" ")
             files[path] = Entry(int(mode, 8), identifier.decode())
         return files
+
+
+class Comparison:
+    """git at work on `Repository.changed_entries`. A context manager: git does not outlive it."""
+
+    def __init__(self, git: Git, old: str, new: str) -> None:
+        self.ends = (old, new)
+        self._running = git.begin("diff-tree", "-r", "-z", "--no-renames", old, new, "--")
+
+    def changed_entries(self) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+        """The answer; may be taken once."""
+        fields = self._running.finish().stdout.split(b"\0")
+        changes: dict[bytes, tuple[Entry | None, Entry | None]] = {}
+        for head, path in zip(fields[0::2], fields[1::2], strict=False):
+            old_mode, new_mode, old_id, new_id, _ = head[1:].decode().split(" ")
+            changes[path] = (_entry(old_mode, old_id), _entry(new_mode, new_id))
+        return changes
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.abandon()
 
 
 class FirstParents:

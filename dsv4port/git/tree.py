@@ -156,6 +156,18 @@ class TreeEditor:
             self._root_id = self._write(self._root, sink)
         return self._root_id
 
+    def folders(self) -> dict[bytes, str]:
+        """Ids of the folders that were entered, as of the last `write`, by path; the root's is
+        empty."""
+        found = {b"": self._root_id}
+        pending = [(b"", self._root)]
+        while pending:
+            prefix, folder = pending.pop()
+            for name, inner in folder.open.items():
+                found[prefix + name] = folder.entries[name].id
+                pending.append((prefix + name + b"/", inner))
+        return found
+
     def walk(self) -> Iterator[tuple[bytes, Entry]]:
         """Every file of the tree as it stands, in git's order (reads all folders)."""
         yield from self._walk(self._root, b"")
