@@ -37,16 +37,17 @@ class Dsv4portError(Exception):
 
     Parameters:
         what: one line, lower case, no full stop: what happened.
-        fix: one line: what to do next.
+        fix: one line: what to do next; without it the class's `usual_fix`.
         details: further lines, for example the dirty files.
     """
 
     exit_code = ExitCode.INTERNAL
+    usual_fix: str | None = None
 
     def __init__(self, what: str, *, fix: str | None = None, details: Sequence[str] = ()) -> None:
         super().__init__(what)
         self.what = what
-        self.fix = fix
+        self.fix = fix if fix is not None else self.usual_fix
         self.details = tuple(details)
 
     @property
@@ -94,9 +95,13 @@ class BadInputError(Dsv4portError):
 class ManifestError(BadInputError):
     """A manifest is malformed; the message starts with ``file:line`` and names the key."""
 
+    usual_fix = "correct the file there; docs/manifests.md says what it may hold"
+
 
 class PatchFormatError(BadInputError):
     """A patch file is malformed; the message starts with ``file:line``."""
+
+    usual_fix = "make the patch anew with `git format-patch --full-index --binary`"
 
 
 class HashMismatchError(BadInputError):
@@ -114,6 +119,8 @@ class PreconditionError(BadInputError):
 class UnsafePathError(BadInputError):
     """A path would leave the tree or reach into ``.git``."""
 
+    usual_fix = "do not use this source or patch; its paths must lie inside of the tree"
+
 
 class EnvironmentProblemError(Dsv4portError):
     """The machine lacks something the command needs."""
@@ -124,9 +131,13 @@ class EnvironmentProblemError(Dsv4portError):
 class NetworkError(EnvironmentProblemError):
     """A download or fetch failed."""
 
+    usual_fix = "check the network and pip's settings with `dsv4port doctor --network`"
+
 
 class GitError(EnvironmentProblemError):
     """git is missing, too old, or failed where it must not."""
+
+    usual_fix = "check git with `dsv4port doctor`, and the repository with `git fsck`"
 
 
 class InternalError(Dsv4portError):

@@ -5,6 +5,7 @@ A git that goes on after its parent was killed holds the lock too, and is not ov
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def exclusive(file: Path, what: str) -> Iterator[int]:
     try:
         descriptor = open_lock(file)
     except OSError as error:
-        raise _unlockable(file, what, error, fix="make that folder writable") from error
+        raise _unlockable(file, what, error, fix=_way_out(file, error)) from error
     try:
         _refuse_second(file, descriptor, what)
         os.ftruncate(descriptor, 0)
@@ -60,6 +61,15 @@ def _take(file: Path, descriptor: int, what: str) -> bool:
     except OSError as error:
         fix = "keep project and checkout on a local disk: this file system has no locks"
         raise _unlockable(file, what, error, fix=fix) from error
+
+
+def _way_out(file: Path, error: OSError) -> str:
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        found = next(up for up in file.parents if os.path.lexists(up))
+        return f"move {found} away: a folder belongs there"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, then run the command again"
+    return f"make {file.parent} writable for this user"
 
 
 def _unlockable(file: Path, what: str, error: OSError, *, fix: str) -> EnvironmentProblemError:

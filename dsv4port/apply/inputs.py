@@ -63,7 +63,12 @@ def read_patch_bytes(path: Path) -> bytes:
         # A series has hundreds of files; a buffered reader costs more than the reading.
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             if os.fstat(file.fileno()).st_size > _PATCH_LIMIT:
-                raise BadInputError(f"{path}: larger than {_PATCH_LIMIT >> 20} MiB")
+                raise BadInputError(
+                    f"{path}: larger than {_PATCH_LIMIT >> 20} MiB",
+                    fix="split the patch into smaller ones",
+                )
             return file.readall()
     except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise BadInputError(
+            f"{path}: cannot be read: {error.strerror}", fix="make it a file that can be read"
+        ) from error

@@ -48,7 +48,9 @@ def verify_installed(lock: Lock, folder: Path, *, prefix: str = DEFAULT_PREFIX) 
         UsageError: the stack touches nothing below the prefix, so the check could not fail.
     """
     if not folder.is_dir():
-        raise BadInputError(f"no such folder: {folder}")
+        raise BadInputError(
+            f"no such folder: {folder}", fix="name the folder that holds the installed package"
+        )
     if prefix and not (folder / prefix).is_dir():
         raise BadInputError(
             f"{folder} has no {prefix.rstrip('/')}",

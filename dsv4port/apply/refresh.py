@@ -285,7 +285,10 @@ class _Plan:
             )
         matched = _AUTHOR.match(found.parsed.author)
         if matched is None:
-            raise RefusedError(f"the commit {found.commit[:12]} has no readable author")
+            raise RefusedError(
+                f"the commit {found.commit[:12]} has no readable author",
+                fix="make it anew with `git commit --amend --reset-author`",
+            )
         name, email, timestamp, zone = matched.groups()
         author = Identity(name, email, int(timestamp), zone)
         return format_mailbox(author=author, message=found.message, diff=diff)

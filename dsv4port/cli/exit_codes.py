@@ -25,6 +25,7 @@ BROKEN_PIPE = 141
 _MACHINE_ERRNOS = {
     errno.ENOSPC: "free some space, then run the command again",
     errno.EDQUOT: "free some of your disk quota, then run the command again",
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
     errno.EROFS: "choose a place on a file system that can be written to",
     errno.EACCES: "make it accessible for this user",
     errno.EPERM: "make it accessible for this user",

@@ -32,7 +32,10 @@ def show_patch(project: Project, name: str) -> Reply:
 
     parts = name.split("/")
     if len(parts) not in (2, 3):
-        raise UsageError("a patch is named PATCHSET/PATCH or PATCHSET/PIN/PATCH")
+        raise UsageError(
+            "a patch is named PATCHSET/PATCH or PATCHSET/PIN/PATCH",
+            fix="see `dsv4port show PATCHSET` for its patches",
+        )
     patchset = load_patchset(project, parts[0], load_pins(project))
     pin, path = _find(project, patchset, parts[1:])
     data = read_patch_bytes(path)

@@ -203,7 +203,10 @@ def _read_stack(project: Project, name: str) -> tuple[Stack, Node]:
 def _check_pin(patchset: Patchset, pins: Pins, pin: Name) -> None:
     reason = patchset.refused.get(pin)
     if reason is not None:
-        raise BadInputError(f"{patchset.name} must not be applied to {pin}: {reason}")
+        raise BadInputError(
+            f"{patchset.name} must not be applied to {pin}: {reason}",
+            fix="take the patchset out of the stack, or use another pin",
+        )
     if pin not in patchset.series and (since := _upstream_since(patchset, pins, pin)):
         raise BadInputError(
             f"{patchset.name} has no series for {pin}: upstream has the change since {since}",

@@ -55,7 +55,10 @@ class Name(str):
             return text
         problem = name_problem(text)
         if problem is not None:
-            raise BadInputError(f"{shown(text)} is not a name: {problem}")
+            raise BadInputError(
+                f"{shown(text)} is not a name: {problem}",
+                fix="see `dsv4port list` for the names there are",
+            )
         return super().__new__(cls, text)
 
 

@@ -61,7 +61,8 @@ def import_directory(
         return builder.write()
     except OSError as error:
         raise EnvironmentProblemError(
-            f"cannot read {error.filename or folder!r}: {error.strerror}"
+            f"cannot read {os.fsdecode(error.filename or folder)}: {error.strerror}",
+            fix="make it readable for this user, or use another source of the pin",
         ) from error
     finally:
         progress.finish()
@@ -83,7 +84,8 @@ def _read(
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > limits.file:
             raise BadInputError(
-                f"{folder}: {shown_path(path)} is no regular file of at most {limits.file} bytes"
+                f"{folder}: {shown_path(path)} is no regular file of at most {limits.file} bytes",
+                fix="name the extracted top folder of the archive",
             )
         data = file.read()
     return MODE_EXECUTABLE if status.st_mode & stat.S_IXUSR else MODE_FILE, data

@@ -98,7 +98,8 @@ def adopt(
                     if copied > limit:
                         part.unlink()
                         raise HashMismatchError(
-                            f"{file} has more than {limit} bytes, so it is not the archive"
+                            f"{file} has more than {limit} bytes, so it is not the archive",
+                            fix="name the archive whose sha256 manifests/pins.yaml records",
                         )
                     digest.update(block)
                     target.write(block)

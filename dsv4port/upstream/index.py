@@ -148,7 +148,10 @@ def _list(
     if path is not None:
         return _list_local(path, place)
     if urlsplit(place).scheme not in ("http", "https"):
-        raise NetworkError(f"{redact(place)}: only http, https and file can be used")
+        raise NetworkError(
+            f"{redact(place)}: only http, https and file can be used",
+            fix="correct the index or the find-links of pip's configuration",
+        )
 
     def ask() -> list[ArchiveLocation]:
         answer = http.get(place, {"Accept": _ACCEPT})

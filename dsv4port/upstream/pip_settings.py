@@ -21,6 +21,7 @@ DEFAULT_INDEX = "https://pypi.org/simple"
 
 _SECTIONS = ("global", "download", ":env:")
 _ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
+_FIX = "correct pip's configuration: `pip config list` and the variables PIP_* say what there is"
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0")
 
@@ -148,7 +149,7 @@ def _normalized(key: str) -> str:
 def _flag(values: Mapping[str, str], key: str) -> bool:
     text = values.get(key, "0").strip().lower()
     if text not in (*_TRUE, *_FALSE):
-        raise BadInputError(f"pip's setting `{key}` is neither true nor false: {text!r}")
+        raise BadInputError(f"pip's setting `{key}` is neither true nor false: {text!r}", fix=_FIX)
     return text in _TRUE
 
 
@@ -161,5 +162,5 @@ def _number(values: Mapping[str, str], key: str, default: float) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise BadInputError(f"pip's setting `{key}` is no number: {text!r}")
+        raise BadInputError(f"pip's setting `{key}` is no number: {text!r}", fix=_FIX)
     return number

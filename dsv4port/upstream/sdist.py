@@ -30,6 +30,7 @@ _BLOCK = 1 << 20
 _BLOCKS_AHEAD = 4
 _RATIO_COUNTS_FROM = 64 << 20
 _OWNER_MAY_EXECUTE = 0o100
+_FIX_READ = "make it readable for this user, or use another copy"
 _FIX = "do not use this archive; get the pin from another source and compare the hash"
 
 
@@ -73,7 +74,9 @@ def import_archive(
         size = archive.stat().st_size
         file = archive.open("rb")
     except OSError as error:
-        raise EnvironmentProblemError(f"cannot read {archive}: {error.strerror}") from error
+        raise EnvironmentProblemError(
+            f"cannot read {archive}: {error.strerror}", fix=_FIX_READ
+        ) from error
     progress.start(f"importing {where}", size, "bytes")
     try:
         with file, _Inflater(file, size, where, limits, progress) as stream:
@@ -315,7 +318,9 @@ class _Inflater:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             outcome = BadInputError(f"{self._where}: damaged gzip file: {error}", fix=_FIX)
         except OSError as error:
-            outcome = EnvironmentProblemError(f"cannot read {self._where}: {error.strerror}")
+            outcome = EnvironmentProblemError(
+                f"cannot read {self._where}: {error.strerror}", fix=_FIX_READ
+            )
         except BaseException as error:
             outcome = error
         if not self._stopped.is_set():

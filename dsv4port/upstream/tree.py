@@ -17,6 +17,7 @@ from dsv4port.git.objects import (
 from dsv4port.git.pack import ObjectSink
 from dsv4port.upstream.safety import check_path, check_symlink, shown_path
 
+_FIX = "do not use this source; get the pin from another one and compare the hash"
 _IDENTITY = b"dsv4port <dsv4port@dsv4port.invalid> 0 +0000"
 """Author and committer of imports. Second 0: no commit can be older than its base."""
 
@@ -95,7 +96,7 @@ class TreeBuilder:
         """
         root = self._write(self._root)
         if root is None:
-            raise BadInputError(f"{self._where}: there is no file in it")
+            raise BadInputError(f"{self._where}: there is no file in it", fix=_FIX)
         return root
 
     def _place(self, path: bytes, mode: int) -> None:
@@ -105,7 +106,7 @@ class TreeBuilder:
         if name in folder.entries or name in folder.folders:
             raise BadInputError(
                 f"{self._where}: the path {shown_path(path)} comes twice",
-                fix="do not use this source; get the pin from another one and compare the hash",
+                fix=_FIX,
             )
 
     def _put(self, path: bytes, entry: Entry) -> None:
@@ -129,10 +130,11 @@ class TreeBuilder:
             raise UnsafePathError(
                 f"{self._where}: {shown_path(path)} would be written through the symbolic link "
                 f"{shown_path(obstacle)}",
-                fix="do not use this source; get the pin from another one and compare the hash",
+                fix=_FIX,
             )
         raise BadInputError(
-            f"{self._where}: {shown_path(obstacle)} is a file and has {shown_path(path)} below it"
+            f"{self._where}: {shown_path(obstacle)} is a file and has {shown_path(path)} below it",
+            fix=_FIX,
         )
 
     def _find(self, path: bytes) -> Entry | None:

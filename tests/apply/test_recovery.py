@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -300,6 +301,34 @@ def test_a_lock_can_be_taken_again(tmp_path: Path) -> None:
         pass
     with exclusive(file, "the thing"):
         pass
+
+
+@pytest.mark.parametrize("command", [("apply", "demo"), ("reset", "v1.0.0")])
+@pytest.mark.parametrize("way", ["vendor", "dangling", "state"])
+def test_what_stands_where_a_folder_belongs_is_named(
+    way: str, command: tuple[str, ...], locked: SyntheticProject
+) -> None:
+    obstacle = locked.root / (".dsv4port" if way == "state" else "vendor")
+    if obstacle.is_dir():
+        shutil.rmtree(obstacle)
+    if way == "dangling":
+        obstacle.symlink_to("nowhere")
+    else:
+        obstacle.write_text("")
+    result = locked.run(*command)
+    assert result.code == 6, result
+    assert f"→ move {obstacle} away: a folder belongs there\n" in result.err
+    obstacle.unlink()
+    locked.succeed(*command)
+
+
+def test_an_empty_folder_is_no_checkout_yet(locked: SyntheticProject) -> None:
+    locked.checkout.mkdir(parents=True)
+    for arguments in (["status"], ["verify", "demo"], ["refresh", "alpha"]):
+        refused = locked.run(*arguments)
+        assert refused.code == 4, refused
+        assert ": the folder is empty\n→ make one with `dsv4port apply STACK`" in refused.err
+    locked.succeed("reset", "v1.0.0")
 
 
 def test_somebody_elses_folder_is_left_alone(locked: SyntheticProject) -> None:
