@@ -79,10 +79,15 @@ else:
         # The slots' own setters: they work on frozen values, and are the fastest way.
         setters = tuple(getattr(cls, name).__set__ for name in defaults)
         count = len(setters)
+        required = sum(default is _MISSING for default in defaults.values())
+        plain = not any(isinstance(default, field) for default in defaults.values())
+        standing = tuple(defaults.values())
         check = getattr(cls, "__post_init__", None)
 
         def __init__(self, *values, **named):
-            if named or len(values) != count:
+            if not named and plain and required <= len(values) < count:
+                values += standing[len(values) :]
+            elif named or len(values) != count:
                 values = _all_values(cls, defaults, values, named)
             for assign, value in zip(setters, values, strict=True):
                 assign(self, value)

@@ -31,6 +31,7 @@ from dsv4port.git.tree import TreeEditor
 from dsv4port.patch.model import ChangeKind, FilePatch, Identity, Patch
 from dsv4port.quick_dataclass import dataclass, field
 
+_SLASH = ord("/")
 TOOL_NAME = b"dsv4port"
 TOOL_EMAIL = b"dsv4port@dsv4port.invalid"
 
@@ -146,7 +147,8 @@ class Engine:
         self._sink = sink
         self.base_commit = base_commit
         self._base = parse_commit(reader.read(base_commit)[1])
-        self._tree = TreeEditor(self._base.tree, lambda identifier: reader.read(identifier)[1])
+        self._expected_trees: dict[str, bytes] = {}
+        self._tree = TreeEditor(self._base.tree, self._read_tree)
         self._head = base_commit
         self._head_tree = self._base.tree
         self._blobs = _Blobs(reader, sink)
@@ -162,7 +164,18 @@ class Engine:
             for found in item.patch.files
             if found.old_path is not None and b"\n" not in found.old_path
         )
+        folders = dict.fromkeys(
+            path[:at] for path in paths for at, byte in enumerate(path) if byte == _SLASH
+        )
+        names = (f"{self._base.tree}:{os.fsdecode(folder)}" for folder in folders)
+        for found in self._reader.find_many(names):
+            if found is not None and found[1] is ObjectKind.TREE:
+                self._expected_trees[found[0]] = found[2]
         self._blobs.prefetch_paths(self._base.tree, paths)
+
+    def _read_tree(self, identifier: str) -> bytes:
+        expected = self._expected_trees.pop(identifier, None)
+        return self._reader.read(identifier)[1] if expected is None else expected
 
     def apply(self, item: SeriesItem) -> PatchReport:
         """Apply one patch; nothing of a refused patch stays."""

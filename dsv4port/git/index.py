@@ -199,7 +199,11 @@ class Index:
             step = (new is not None) - (path in self._entries)
             for folder in _folders(path):
                 grown[folder] = grown.get(folder, 0) + step
-        return _updated(self._trees, b"", grown, trees)
+        below: dict[bytes, set[bytes]] = {}
+        for folder in grown.keys() - {b""}:
+            above, _, name = folder.rpartition(b"/")
+            below.setdefault(above, set()).add(name)
+        return _updated(self._trees, b"", _Growth(grown, below, trees))
 
 
 def _folders(path: bytes) -> list[bytes]:
@@ -208,26 +212,30 @@ def _folders(path: bytes) -> list[bytes]:
     return [b"/".join(parts[:depth]) for depth in range(len(parts))]
 
 
-def _updated(
-    node: _Node, folder: bytes, grown: Mapping[bytes, int], trees: Mapping[bytes, str]
-) -> _Node:
-    if folder not in grown:
+class _Growth(NamedTuple):
+    """By changed folder: entries more than before, changed folders in it, and its new tree."""
+
+    grown: Mapping[bytes, int]
+    below: Mapping[bytes, set[bytes]]
+    trees: Mapping[bytes, str]
+
+
+def _updated(node: _Node, folder: bytes, growth: _Growth) -> _Node:
+    if folder not in growth.grown:
         return node
     folders = {}
     complete = node.entries >= 0
     for name, inner in node.folders.items():
-        found = _updated(inner, folder + b"/" + name if folder else name, grown, trees)
+        found = _updated(inner, folder + b"/" + name if folder else name, growth)
         if found.entries != 0:
             folders[name] = found
         # A folder that is gone, or not known any more, makes the one above it unknown.
         complete = complete and found.entries > 0
-    identifier = trees.get(folder)
-    below = {path.rpartition(b"/") for path in grown if path}
-    if any(above == folder and name not in node.folders for above, _, name in below):
-        complete = False
-    if not complete or identifier is None:
+    identifier = growth.trees.get(folder)
+    known = growth.below.get(folder, set()) <= node.folders.keys()
+    if not complete or not known or identifier is None:
         return _Node(-1, b"", folders)
-    return _Node(node.entries + grown[folder], bytes.fromhex(identifier), folders)
+    return _Node(node.entries + growth.grown[folder], bytes.fromhex(identifier), folders)
 
 
 def _decode_tree(data: bytes, at: int) -> tuple[bytes, _Node, int]:

@@ -79,6 +79,10 @@ class Project:
 
     def label(self, path: Path) -> str:
         """``path`` as messages show it: relative to the project where it lies inside."""
+        # Asked for every patch of a series; `relative_to` is slow.
+        inside = f"{self.root}/"
+        if str(path).startswith(inside):
+            return str(path).removeprefix(inside)
         try:
             return path.relative_to(self.root).as_posix()
         except ValueError:
