@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.messages import without_trailers
-from dsv4port.apply.publish import hold_checkout
+from dsv4port.apply.publish import OnRecovery, hold_checkout
 from dsv4port.apply.receipt import AppliedPatch, Receipt, read_receipt
 from dsv4port.errors import RefusedError, UsageError
 from dsv4port.git.checkout import Checkout
@@ -89,12 +89,14 @@ def refresh_patchset(
     *,
     drop: Sequence[str] = (),
     dry_run: bool = False,
+    on_recovery: OnRecovery | None = None,
 ) -> RefreshReport:
     """Write the patch files of `patchset_name` anew for the pin of the checkout.
 
     Parameters:
         drop: patch files whose commits are gone on purpose: their files and entries go too.
         dry_run: write nothing.
+        on_recovery: is told when an interrupted publish was finished first.
 
     Raises:
         RefusedError: uncommitted changes, a git operation under way, merges, a history that does
@@ -104,7 +106,7 @@ def refresh_patchset(
     """
     with (
         exclusive(project.state_folder / "lock", f"the project {project.root}"),
-        hold_checkout(checkout_path) as session,
+        hold_checkout(checkout_path, on_recovery) as session,
     ):
         checkout = session.checkout
         receipt = _receipt(checkout, patchset_name)

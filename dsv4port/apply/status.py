@@ -6,7 +6,7 @@ import hashlib
 from enum import Enum
 from pathlib import Path
 
-from dsv4port.apply.publish import Recovered, hold_checkout, interrupted
+from dsv4port.apply.publish import OnRecovery, Recovered, hold_checkout, interrupted
 from dsv4port.apply.receipt import Receipt, read_receipt
 from dsv4port.git.checkout import BRANCH, PUBLISHED, RECOVERY, Change, Checkout, open_checkout
 from dsv4port.manifest.project import Project
@@ -60,8 +60,10 @@ class StatusReport:
         return self.at_published and not self.changes and self.operation is None
 
 
-def checkout_status(project: Project, checkout_path: Path) -> StatusReport:
-    """Read where a checkout stands; finishes an interrupted publish first.
+def checkout_status(
+    project: Project, checkout_path: Path, *, on_recovery: OnRecovery | None = None
+) -> StatusReport:
+    """Read where a checkout stands; finishes an interrupted publish first, and tells of it.
 
     Raises:
         NotOurCheckoutError: something else is at that place.
@@ -71,23 +73,24 @@ def checkout_status(project: Project, checkout_path: Path) -> StatusReport:
     checkout = open_checkout(checkout_path)
     recovered = None
     if interrupted(checkout):
-        with hold_checkout(checkout_path) as session:
+        with hold_checkout(checkout_path, on_recovery) as session:
             recovered = session.recovered
-    receipt = read_receipt(checkout.state)
-    positions = checkout.positions()
-    head = positions.get("HEAD")
-    return StatusReport(
-        checkout=checkout_path,
-        exists=True,
-        receipt=receipt,
-        head=head,
-        at_published=head is not None and head == positions.get(PUBLISHED) == positions.get(BRANCH),
-        operation=checkout.unfinished_operation(),
-        changes=tuple(checkout.changes()),
-        lock=_agreement(project, receipt),
-        recovery=_recovery(checkout),
-        recovered=recovered,
-    )
+    with checkout.look() as looking:
+        receipt = read_receipt(checkout.state)
+        positions = checkout.positions()
+        head, branch = positions.get("HEAD"), positions.get(BRANCH)
+        return StatusReport(
+            checkout=checkout_path,
+            exists=True,
+            receipt=receipt,
+            head=head,
+            at_published=head is not None and head == positions.get(PUBLISHED) == branch,
+            operation=checkout.unfinished_operation(),
+            lock=_agreement(project, receipt),
+            recovery=_recovery(checkout),
+            recovered=recovered,
+            changes=tuple(looking.changes()),
+        )
 
 
 def _agreement(project: Project, receipt: Receipt | None) -> LockAgreement | None:

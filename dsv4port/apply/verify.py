@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dsv4port.apply.inputs import read_patch_files
 from dsv4port.apply.locking import compare_patch_files, compare_result
-from dsv4port.apply.publish import Recovered, hold_checkout, interrupted
+from dsv4port.apply.publish import OnRecovery, Recovered, hold_checkout, interrupted
 from dsv4port.apply.receipt import read_receipt
 from dsv4port.errors import BadInputError
 from dsv4port.git.checkout import (
@@ -97,7 +97,12 @@ class VerifyReport:
 
 
 def verify_checkout(
-    project: Project, stack_name: str | None, checkout_path: Path, *, deep: bool = False
+    project: Project,
+    stack_name: str | None,
+    checkout_path: Path,
+    *,
+    deep: bool = False,
+    on_recovery: OnRecovery | None = None,
 ) -> VerifyReport:
     """Compare patch files, history and every file of the checkout with the stack's lock.
 
@@ -106,6 +111,7 @@ def verify_checkout(
 
     Parameters:
         stack_name: None means the stack of the checkout's receipt.
+        on_recovery: is told when an interrupted publish was finished first.
 
     Raises:
         BadInputError: no such stack or lock, or a manifest is malformed.
@@ -114,7 +120,7 @@ def verify_checkout(
     checkout = open_checkout(checkout_path)
     recovered = None
     if interrupted(checkout):
-        with hold_checkout(checkout_path) as session:
+        with hold_checkout(checkout_path, on_recovery) as session:
             recovered = session.recovered
     if stack_name is None:
         stack_name = _stack_of_receipt(checkout)

@@ -8,6 +8,7 @@ import typer
 
 from dsv4port.cli.context import Run
 from dsv4port.cli.render import Reply, columns, count
+from dsv4port.cli.rows import recovery_notice
 
 if TYPE_CHECKING:
     from dsv4port.apply.refresh import RefreshReport
@@ -34,15 +35,18 @@ def command(
     from dsv4port.apply.refresh import refresh_patchset
 
     run = Run.of(context)
+    checkout = run.checkout
     report = refresh_patchset(
-        run.project, patchset, run.checkout, drop=tuple(drop or ()), dry_run=dry_run
-    )
+        run.project, patchset, checkout, drop=tuple(drop or ()), dry_run=dry_run,
+        on_recovery=recovery_notice(run, checkout),
+    )  # fmt: skip
     fields = {
         "patchset": report.patchset,
         "pin": report.pin,
         "dry_run": dry_run,
         "written": report.written,
         "lock_is_stale": report.lock_is_stale,
+        "recovered": run.fields.get("recovered"),
         "patches": [
             {"file": patch.file, "outcome": patch.outcome.value} for patch in report.patches
         ],

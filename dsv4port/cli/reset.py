@@ -9,7 +9,7 @@ import typer
 
 from dsv4port.cli.context import Run
 from dsv4port.cli.render import Reply, full_path, shown_path
-from dsv4port.cli.rows import notice_recovered, notice_saved, recovered_row, restore_command
+from dsv4port.cli.rows import notice_saved, recovered_row, recovery_notice, restore_command
 from dsv4port.cli.source import SourceChoice, source_name
 from dsv4port.errors import UsageError
 
@@ -46,8 +46,9 @@ def command(
     if source is not None:
         kind = source_name(source)
     imported = ensure_pin(wanted, Cache.locate(), source=kind, progress=run.progress)
-    report = reset_checkout(project, checkout, imported, force=force)
-    notice_recovered(run, checkout, report.recovered)
+    report = reset_checkout(
+        project, checkout, imported, force=force, on_recovery=recovery_notice(run, checkout)
+    )
     notice_saved(run, checkout, report.saved)
     receipt = report.receipt
     fields = {

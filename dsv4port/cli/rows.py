@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,11 +120,15 @@ def recovered_row(checkout: Path, recovered: Recovered | None) -> Mapping[str, A
     }
 
 
-def notice_recovered(run: Run, checkout: Path, recovered: Recovered | None) -> None:
-    """Say that an interrupted publish was finished first."""
-    if recovered is not None:
+def recovery_notice(run: Run, checkout: Path) -> Callable[[Recovered], None]:
+    """For the library: say that an interrupted publish was finished, whatever comes of the rest."""
+
+    def tell(recovered: Recovered) -> None:
+        run.fields["recovered"] = recovered_row(checkout, recovered)
         run.notice(recovered.sentence)
         notice_saved(run, checkout, recovered.saved)
+
+    return tell
 
 
 def companion_row(missing: MissingCompanion) -> dict[str, str]:

@@ -11,10 +11,10 @@ from dsv4port.cli.rows import (
     companion_row,
     moved_lines,
     notice_companions,
-    notice_recovered,
     notice_saved,
     patch_rows,
     recovered_row,
+    recovery_notice,
     restore_command,
 )
 from dsv4port.errors import ConflictError
@@ -34,7 +34,7 @@ def apply_to_checkout(run: Run, name: str, *, force: bool = False, unlocked: boo
     try:
         report = apply_stack(
             project, name, checkout, cache=Cache.locate(), force=force, unlocked=unlocked,
-            progress=run.progress,
+            progress=run.progress, on_recovery=recovery_notice(run, checkout),
         )  # fmt: skip
     except ConflictError as error:
         # Only now: an apply with nothing to do must not pay for importing the engine.
@@ -43,7 +43,6 @@ def apply_to_checkout(run: Run, name: str, *, force: bool = False, unlocked: boo
         if isinstance(error, SeriesConflictError):
             _note_conflict(run, error.report)
         raise
-    notice_recovered(run, checkout, report.recovered)
     notice_companions(run, report.companions)
     notice_saved(run, checkout, report.saved)
     return Reply(_stack_fields(checkout, report), list(_stack_lines(checkout, report)))

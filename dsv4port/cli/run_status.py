@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv4port.cli.context import Run
 from dsv4port.cli.render import Reply, columns, count, full_path, shown_path
-from dsv4port.cli.rows import notice_recovered, recovered_row, restore_command
+from dsv4port.cli.rows import recovered_row, recovery_notice, restore_command
 
 if TYPE_CHECKING:
     from dsv4port.apply.receipt import Receipt
@@ -22,8 +22,7 @@ def report_checkout(run: Run) -> Reply:
     from dsv4port.apply.status import checkout_status
 
     checkout = run.checkout
-    report = checkout_status(run.project, checkout)
-    notice_recovered(run, checkout, report.recovered)
+    report = checkout_status(run.project, checkout, on_recovery=recovery_notice(run, checkout))
     return Reply(_fields(checkout, report), list(_lines(checkout, report)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from dsv4port.cli.context import Run
 from dsv4port.cli.findings import finding_lines, finding_rows
 from dsv4port.cli.render import Reply, count, full_path, shown_path
-from dsv4port.cli.rows import notice_recovered, recovered_row
+from dsv4port.cli.rows import recovered_row, recovery_notice
 from dsv4port.errors import ExitCode, UsageError
 
 
@@ -17,8 +17,9 @@ def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
     from dsv4port.apply.verify import verify_checkout
 
     checkout = run.checkout
-    report = verify_checkout(run.project, stack, checkout, deep=deep)
-    notice_recovered(run, checkout, report.recovered)
+    report = verify_checkout(
+        run.project, stack, checkout, deep=deep, on_recovery=recovery_notice(run, checkout)
+    )
     fields = {
         "target": "checkout",
         "path": full_path(checkout),

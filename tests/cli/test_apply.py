@@ -290,14 +290,20 @@ def test_recovery_is_told_by_the_command_that_did_it(locked: SyntheticProject) -
     assert answer["recovered"]["stack"] is None
 
 
-@pytest.mark.xfail(reason="the recovery is not told when the command itself is refused")
-def test_recovery_is_told_also_when_the_command_then_fails(locked: SyntheticProject) -> None:
+@pytest.mark.parametrize(
+    "command", [["reset", "v1.1.0"], ["apply", "demo"], ["refresh", "alpha"], ["verify", "none"]]
+)
+def test_recovery_is_told_also_when_the_command_then_fails(
+    locked: SyntheticProject, command: list[str]
+) -> None:
     locked.succeed("reset", "v1.0.0")
     locked.run("apply", "demo", DSV4PORT_TEST_STOP_AT="journal-written")
     (locked.checkout / "notes.txt").write_text("mine\n")
-    result = locked.run("reset", "v1.1.0")
-    assert result.code == 4
-    assert "is finished now" in result.err
+    answer = locked.run(*command, "--json").json
+    assert answer["exit_code"] in (4, 5)
+    assert answer["recovered"]["stack"] == "demo"
+    assert len(answer["notices"]) == 1 and "is finished now" in answer["notices"][0]
+    assert locked.run("status", "--json").json["recovered"] is None
 
 
 def test_missing_companion_is_a_notice(locked: SyntheticProject) -> None:
