@@ -33,7 +33,7 @@ def apply_to_repository(repository: Path, onto: str, series: Path) -> SeriesRepo
         BadInputError: no such repository, revision or folder, or a malformed patch.
     """
     opened = open_repository(repository)
-    names = _series_names(series)
+    names = series_names(series)
     items = [
         SeriesItem(name, parse_patch(read_patch_bytes(series / name), str(series / name)))
         for name in names
@@ -48,7 +48,7 @@ def apply_to_repository(repository: Path, onto: str, series: Path) -> SeriesRepo
     return report
 
 
-def _series_names(folder: Path) -> list[str]:
+def series_names(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise BadInputError(f"no such folder: {folder}", fix="name a folder with patch files")
     if (folder / SERIES_FILE).exists():

@@ -28,6 +28,7 @@ COMMANDS = {
     "reset": ("dsv4port.cli.reset", "Return the checkout to a bare pin."),
     "lock": ("dsv4port.cli.lock", "Write down what a stack comes out as."),
     "port": ("dsv4port.cli.port", "Carry patches to another tree."),
+    "drift": ("dsv4port.cli.drift", "Say what changed between pins that patches depend on."),
     "refresh": ("dsv4port.cli.refresh", "Write patch files anew from the checkout's commits."),
     "list": ("dsv4port.cli.list", "List pins, patchsets and stacks."),
     "show": ("dsv4port.cli.show", "Show a pin, patchset, patch or stack."),
