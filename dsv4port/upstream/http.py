@@ -29,8 +29,8 @@ class PassingProblemError(NetworkError):
         wait: seconds that the server asks to wait, None when it does not say.
     """
 
-    def __init__(self, what: str, *, wait: float | None = None) -> None:
-        super().__init__(what, fix=_OFFLINE_FIX)
+    def __init__(self, what: str, *, wait: float | None = None, fix: str | None = None) -> None:
+        super().__init__(what, fix=fix or _OFFLINE_FIX)
         self.wait = wait
 
 
@@ -136,7 +136,7 @@ class Http:
         except NetworkError:
             raise
         except Exception as error:
-            _raise_problem(error, bare)
+            _raise_problem(error, bare, settings.proxy or _proxy_of_environment(bare))
         answer = Answer(
             response.status_code,
             {name.lower(): value for name, value in response.headers.items()},
@@ -253,7 +253,17 @@ def _refusal(answer: Answer) -> NetworkError:
     return NetworkError(what, fix=fix)
 
 
-def _raise_problem(error: Exception, url: str) -> NoReturn:
+def _proxy_of_environment(url: str) -> str | None:
+    from requests.utils import get_environ_proxies, select_proxy
+
+    return select_proxy(url, get_environ_proxies(url))
+
+
+def _named(proxy: str | None) -> str:
+    return f" {redact(proxy)}" if proxy else ""
+
+
+def _raise_problem(error: Exception, url: str, proxy: str | None = None) -> NoReturn:
     """Raise what an exception of requests or urllib3 means; anything else goes on as it is."""
     import requests
     import urllib3
@@ -265,6 +275,11 @@ def _raise_problem(error: Exception, url: str) -> NoReturn:
         raise NetworkError(
             f"{where}: no secure connection: {_innermost(error)}",
             fix="set `cert` in pip's configuration to your certificates (PIP_CERT)",
+        ) from None
+    if isinstance(error, requests.exceptions.ProxyError):
+        raise PassingProblemError(
+            f"{where}: no connection through the proxy{_named(proxy)}: {_innermost(error)}",
+            fix="check `proxy` in pip's configuration (PIP_PROXY), or HTTP_PROXY and HTTPS_PROXY",
         ) from None
     if isinstance(error, requests.exceptions.TooManyRedirects):
         raise NetworkError(f"{where}: redirects without an end", fix=_OFFLINE_FIX) from None
@@ -278,6 +293,8 @@ def _raise_problem(error: Exception, url: str) -> NoReturn:
 
 def _innermost(error: BaseException) -> str:
     """What lies at the bottom of the layers of exceptions that a broken connection comes in."""
+    from http.client import IncompleteRead
+
     import requests
     import urllib3
 
@@ -296,6 +313,8 @@ def _innermost(error: BaseException) -> str:
             inner = next((a for a in current.args if isinstance(a, BaseException)), None)
         current = inner or current.__cause__ or current.__context__
     deepest = seen[-1]
+    if isinstance(deepest, IncompleteRead):
+        return "the connection ended before the end of the file"
     text = deepest.strerror if isinstance(deepest, OSError) and deepest.strerror else str(deepest)
     return redact(text.partition("\n")[0][:200] or type(deepest).__name__)
 

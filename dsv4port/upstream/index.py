@@ -76,6 +76,7 @@ def find_archive(
         NetworkError: no place has it; the details say what each one answered.
     """
     problems: list[str] = []
+    fixes: list[str | None] = []
     unproven: ArchiveLocation | None = None
     wrong: ArchiveLocation | None = None
     for place in _places(source, http):
@@ -87,6 +88,7 @@ def find_archive(
             ]
         except NetworkError as error:
             problems.append(error.what)
+            fixes.append(error.fix)
             continue
         for location in found:
             if location.sha256 == source.sha256:
@@ -105,10 +107,13 @@ def find_archive(
             fix="find out which is right before anything else: one of the two was changed",
             details=(f"index file: {wrong.shown}", *problems),
         )
+    usual = "check pip's configuration (`pip config list`), or give the file with `--from FILE`"
+    # With one place alone, its own way out is the one.
+    alone = fixes[0] if fixes and len(problems) == 1 else None
     raise NetworkError(
         f"{source.archive} was not found"
         + ("" if problems else ": pip's configuration names no place to look in"),
-        fix="check pip's configuration (`pip config list`), or give the file with `--from FILE`",
+        fix=alone or usual,
         details=problems,
     )
 

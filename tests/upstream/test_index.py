@@ -233,3 +233,31 @@ def test_nobody_listens(new_server: Any) -> None:
     with pytest.raises(NetworkError) as caught:
         find(f"{gone.url}/simple")
     assert "refused" in caught.value.details[0]
+    assert "`--from FILE`" in (caught.value.fix or "")
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_nobody_listens_where_the_proxy_should_be(
+    configured: bool, new_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = new_server()
+    gone.close()
+    proxy = gone.url.replace("://", "://me:hidden@")
+    if not configured:
+        monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(NetworkError) as caught:
+        find(
+            "http://far.invalid/simple",
+            proxy=proxy if configured else None,
+            trusted_hosts=("far.invalid",),
+        )
+    [problem] = caught.value.details
+    assert "no connection through the proxy" in problem and gone.url.split("/")[2] in problem
+    assert "hidden" not in problem
+    assert "PIP_PROXY" in (caught.value.fix or "")
+
+
+def test_the_way_out_of_the_only_place_is_the_way_out() -> None:
+    with pytest.raises(NetworkError) as caught:
+        find("http://far.invalid/simple")
+    assert "trusted-host" in (caught.value.fix or "")
