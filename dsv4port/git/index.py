@@ -116,10 +116,12 @@ class Index:
             cached = _encode_tree(b"", root)
             body += b"TREE" + struct.pack(">I", len(cached)) + cached
         body += hashlib.sha1(body, usedforsecurity=False).digest()
-        with os.fdopen(self._descriptor, "wb") as file:
+        # Left open when writing fails, for `release`.
+        with os.fdopen(self._descriptor, "wb", closefd=False) as file:
             file.write(body)
-        self._lock.replace(self._file)
+        os.close(self._descriptor)
         self._descriptor = -1
+        self._lock.replace(self._file)
 
     def release(self) -> None:
         """Give up the lock; the index stays as it is. Does nothing after `write`."""

@@ -69,6 +69,9 @@ _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("i18n.logOutputEncoding", "UTF-8"),
 )
 
+# A full disk is often all that git tells of in these words.
+_UNWRITTEN = re.compile(rb"unable to write|No space left|quota exceeded|File too large")
+
 NEUTRAL_ATTRIBUTES = b"* -text -filter -ident !eol !diff !merge !working-tree-encoding\n"
 """Content of ``info/attributes``: wins over any ``.gitattributes`` that the tree ships."""
 
@@ -249,9 +252,13 @@ class Running:
 def failed(arguments: Iterable[str], code: int, stderr: bytes) -> GitError:
     """The error for a git command that ended with a code nobody expected."""
     words = stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+    if _UNWRITTEN.search(stderr) is not None:
+        fix = "free some space, or make the place writable for this user; then run it again"
+    else:
+        fix = "run `dsv4port doctor`; if git itself is fine, this is a defect worth reporting"
     return GitError(
         f"`git {' '.join(arguments)}` ended with exit code {code}",
-        fix="run `dsv4port doctor`; if git itself is fine, this is a defect worth reporting",
+        fix=fix,
         details=words[-10:],
     )
 

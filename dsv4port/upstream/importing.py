@@ -9,7 +9,7 @@ from dsv4port.errors import BadInputError, EnvironmentProblemError, InternalErro
 from dsv4port.git.pack import PackWriter, Rehearsal
 from dsv4port.upstream.deflate import DeflatingSink
 from dsv4port.upstream.download import adopt, download, mismatch
-from dsv4port.upstream.files import sha256_of
+from dsv4port.upstream.files import sha256_of, writing
 from dsv4port.upstream.pins import check_tree
 from dsv4port.upstream.progress import Progress
 from dsv4port.upstream.records import Record
@@ -57,7 +57,7 @@ def import_git(
         if not from_path.exists():
             raise _no_such_path(from_path)
         mirror = str(from_path.absolute())
-    with cache.staging(pin.name, "git") as staging:
+    with cache.staging(pin.name, "git") as staging, writing(staging):
         fetched = fetch_commit(source, staging, mirror=mirror, progress=progress)
         check_tree(pin, "git", fetched.tree)
         record = Record(
@@ -129,7 +129,7 @@ def _import_pack(
     from dsv4port.upstream.directory import import_directory
     from dsv4port.upstream.sdist import import_archive
 
-    with cache.staging(pin.name, "sdist") as staging:
+    with cache.staging(pin.name, "sdist") as staging, writing(staging):
         with PackWriter(staging, compression=COMPRESSION) as writer:
             with DeflatingSink(writer, compression=COMPRESSION) as sink:
                 if content.is_dir():
