@@ -1,0 +1,180 @@
+"""Pytest plugin that writes what a run of patchset tests found: one JSON file, to be cited.
+
+Load it with `-p dsv4port.testing.record --result-file FILE`. It needs pytest and the standard
+library only, so it runs on a machine that has kernels and little else.
+
+The file says where the run took place (device, driver, versions), what was under test (facts and
+digests that the caller names), and for every test its outcome with the reason, and what the test
+measured. A test measures with pytest's own `record_property`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv4port.testing.plugin import MARKERS
+
+FORMAT = 1
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+_REASON_LIMIT = 2000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("result file")
+    group.addoption("--result-file", metavar="FILE", help="write results as JSON to FILE")
+    group.addoption(
+        "--result-fact",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="put KEY: VALUE into the result file; may be given more than once",
+    )
+    group.addoption(
+        "--result-digest",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="put the sha256 of PATH, or of every file below it, into the result file",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = config.getoption("--result-file")
+    # Workers of pytest-xdist report to the process that started them; only that one writes.
+    if name and not hasattr(config, "workerinput"):
+        facts = _facts(config.getoption("--result-fact"))
+        digests = _digests(config.getoption("--result-digest"), config.rootpath)
+        config.pluginmanager.register(Recorder(Path(name), facts, digests), "result-recorder")
+
+
+class Recorder:
+    """Collects the reports of one session, and writes them at its end."""
+
+    def __init__(self, file: Path, facts: dict[str, str], digests: dict[str, str]) -> None:
+        self.file = file
+        self.facts = facts
+        self.digests = digests
+        self.tests: dict[str, dict[str, Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        row = self.tests.setdefault(
+            report.nodeid,
+            {
+                "id": report.nodeid,
+                "outcome": "passed",
+                "reason": None,
+                "markers": [name for name in _marker_names() if name in report.keywords],
+                "measured": {},
+            },
+        )
+        row["measured"].update(report.user_properties)
+        # The first phase that went wrong is the one to name.
+        if report.outcome != "passed" and row["outcome"] == "passed":
+            row["outcome"] = _outcome(report)
+            row["reason"] = _reason(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        rows = sorted(self.tests.values(), key=lambda row: str(row["id"]))
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row["outcome"]] = counts.get(row["outcome"], 0) + 1
+        document = {
+            "format": FORMAT,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "environment": environment(),
+            "facts": self.facts,
+            "digests": self.digests,
+            "exit_status": int(exitstatus),
+            "outcomes": counts,
+            "tests": rows,
+        }
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_name(self.file.name + ".partial")
+        partial.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+        partial.replace(self.file)
+
+
+def environment() -> dict[str, Any]:
+    """Where this process runs. Versions of torch and Triton only if they were imported."""
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "pytest": pytest.__version__,
+        "driver": _driver(),
+        "device": None,
+    }
+    for name in ("torch", "triton"):
+        module = sys.modules.get(name)
+        found[name] = getattr(module, "__version__", None)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        found["device"] = {
+            "name": properties.name,
+            "capability": [properties.major, properties.minor],
+            "multiprocessors": properties.multi_processor_count,
+            "memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda,
+        }
+    return found
+
+
+def _driver() -> str | None:
+    try:
+        text = DRIVER_FILE.read_text()
+    except OSError:
+        return None
+    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
+    return found.group(0) if found else None
+
+
+def _marker_names() -> tuple[str, ...]:
+    return tuple(marker.partition(":")[0] for marker in MARKERS)
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    if report.outcome == "failed" and report.when != "call":
+        return "error"
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.outcome == "skipped" else "xpassed"
+    return report.outcome
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])[:_REASON_LIMIT]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(getattr(crash, "message", None) or report.longreprtext)[:_REASON_LIMIT]
+
+
+def _facts(pairs: list[str]) -> dict[str, str]:
+    facts = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not key or not separator:
+            raise pytest.UsageError(f"--result-fact wants KEY=VALUE, got {pair!r}")
+        facts[key] = value
+    return facts
+
+
+def _digests(names: list[str], root: Path) -> dict[str, str]:
+    digests = {}
+    for name in names:
+        path = root / name
+        if not path.exists():
+            raise pytest.UsageError(f"--result-digest: there is no {path}")
+        files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+        for file in sorted(files):
+            shown = file.relative_to(root) if file.is_relative_to(root) else file
+            digests[shown.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return digests
