@@ -261,6 +261,8 @@ def create_checkout(
     import shutil
     import tempfile
 
+    from dsv4port.git.switch import settle_new_files
+
     require_version()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         open_checkout(path)
@@ -287,6 +289,7 @@ def create_checkout(
         )
         # Thousands of files: here a second writer pays, for a series it only costs.
         checkout.git.run("-c", "checkout.workers=2", "read-tree", "--reset", "-u", commit)
+        settle_new_files(checkout.git_dir, temporary)
         temporary.chmod(0o755)
         if path.exists():
             path.rmdir()

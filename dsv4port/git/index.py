@@ -50,6 +50,9 @@ class Index:
     Parameters:
         git_dir: the repository's folder.
 
+    Attributes:
+        second: when it was written, in whole seconds.
+
     Raises:
         NotPlainIndexError: it cannot be handled here, or somebody else holds its lock.
     """
@@ -63,7 +66,7 @@ class Index:
             raise NotPlainIndexError(f"{self._lock}: {error.strerror}") from error
         try:
             self._data = self._file.read_bytes()
-            self._second = int(self._file.stat().st_mtime)
+            self.second = int(self._file.stat().st_mtime)
             self._entries = self._find_entries()
             self._trees = self._read_trees()
         except (OSError, struct.error, IndexError, ValueError) as error:
@@ -87,7 +90,7 @@ class Index:
         Such a file was written in the second of the index itself. git compares its content for
         as long as the index is that old; a new index would hide a change.
         """
-        second = self._second & _WORD
+        second = self.second & _WORD
         unpack, data = struct.Struct(">I").unpack_from, self._data
         return {
             path: found
@@ -198,6 +201,8 @@ class Index:
             return None
         grown: dict[bytes, int] = {}
         for path, new in changes.items():
+            if new is not None and new.entry == self.entry(path):
+                continue
             step = (new is not None) - (path in self._entries)
             for folder in _folders(path):
                 grown[folder] = grown.get(folder, 0) + step

@@ -26,6 +26,29 @@ from dsv4port.git.objects import (
 _WRITABLE = frozenset((MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK))
 
 
+def settle_new_files(git_dir: Path, work_tree: Path) -> None:
+    """Give the newest files of a work tree that nobody has seen yet a time before their index.
+
+    git compares by content whatever was written in the second of the index, again and again until
+    somebody writes a new index; after a quick checkout that is every file.
+    """
+    try:
+        index = Index(git_dir)
+    except NotPlainIndexError:
+        return
+    try:
+        changes: dict[bytes, Written | None] = {}
+        for path, entry in index.racy().items():
+            disk = os.path.join(os.fsencode(work_tree), path)  # noqa: PTH118
+            before = (index.second - 1) * 10**9
+            os.utime(disk, ns=(before, before), follow_symlinks=False)
+            changes[path] = Written(entry, os.lstat(disk))
+        if changes:
+            index.write(changes, set(), {})
+    finally:
+        index.release()
+
+
 class Switch:
     """A switch that was checked and can be done. A context manager: it holds the index's lock.
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dsv4port.git.index import NotPlainIndexError
+from dsv4port.git.index import Index, NotPlainIndexError
 from dsv4port.git.reader import ObjectReader
 from dsv4port.git.repository import Repository
-from dsv4port.git.switch import Switch
+from dsv4port.git.switch import Switch, settle_new_files
 
 Content = bytes | str
 """Bytes: a file, executable where they start with ``#!``. Text: the target of a link."""
@@ -290,3 +290,19 @@ def test_a_hard_link_elsewhere_keeps_its_content(tmp_path: Path) -> None:
     (tmp_path / "kept").hardlink_to(pair.folder / "README")
     pair.switch()
     assert (tmp_path / "kept").read_bytes() == b"old\n"
+
+
+def test_new_files_are_settled(tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "r", OLD, OLD)
+    git(pair.folder, "read-tree", "HEAD")
+    git(pair.folder, "update-index", "--refresh", "-q")
+    trees = _cached_trees((pair.folder / ".git" / "index").read_bytes())
+    settle_new_files(pair.folder / ".git", pair.folder)
+    index = Index(pair.folder / ".git")
+    assert index.racy() == {}
+    index.release()
+    assert _cached_trees((pair.folder / ".git" / "index").read_bytes()) == trees
+    assert status(pair) == ""
+    # Same size, moments later: git sees it, although it trusts the times now.
+    (pair.folder / "README").write_bytes(b"OLD\n")
+    assert status(pair) == " M README\n"
