@@ -188,9 +188,10 @@ class PackWriter:
         """Remove what was written so far; does nothing after `finish`."""
         if self._open:
             self._open = False
-            self._file.close()
-            with contextlib.suppress(FileNotFoundError):
-                self._temporary.unlink()
+            self._temporary.unlink(missing_ok=True)
+            # What is still buffered cannot always be written, and need not be.
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def _write_index(self, index: Path, pack_checksum: bytes) -> None:
         """Pack index version 2 (see git's ``gitformat-pack``)."""
@@ -224,10 +225,14 @@ class PackWriter:
         )
         body += hashlib.sha1(body, usedforsecurity=False).digest()
         descriptor, name = tempfile.mkstemp(prefix="tmp_dsv4port_", dir=self._folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
         temporary = Path(name)
-        temporary.chmod(0o444)
-        temporary.rename(index)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(0o444)
+            temporary.rename(index)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

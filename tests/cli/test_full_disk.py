@@ -52,6 +52,8 @@ def test_apply_to_a_checkout(force: bool, locked: SyntheticProject) -> None:
         if result.code == 6:
             assert "\n→ " in result.err, result
             assert "internal" not in result.err
+            packs = locked.checkout / ".git" / "objects" / "pack"
+            assert list(packs.glob("tmp_*")) == [], "each try would make the disk fuller"
             # What was there is there still, on disk or saved.
             saved = git(locked.checkout, "for-each-ref", "--format=%(refname)", "refs/dsv4port")
             notes = locked.checkout / "notes.txt"
