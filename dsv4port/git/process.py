@@ -70,7 +70,7 @@ _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
 )
 
 # A full disk is often all that git tells of in these words.
-_UNWRITTEN = re.compile(rb"unable to write|No space left|quota exceeded|File too large")
+_UNWRITTEN = re.compile(rb"unable to write|write error|No space left|quota exceeded|File too large")
 
 NEUTRAL_ATTRIBUTES = b"* -text -filter -ident !eol !diff !merge !working-tree-encoding\n"
 """Content of ``info/attributes``: wins over any ``.gitattributes`` that the tree ships."""
