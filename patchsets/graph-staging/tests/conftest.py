@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -19,3 +22,16 @@ def policy(tree_module: Callable[[str], ModuleType]) -> ModuleType:
 @pytest.fixture(scope="session")
 def staging(tree_module: Callable[[str], ModuleType]) -> ModuleType:
     return tree_module(STAGING)
+
+
+@pytest.fixture(scope="session")
+def harness() -> ModuleType:
+    """`harness.py`, which is no test and no package."""
+    name = "graph_staging_harness"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("harness.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

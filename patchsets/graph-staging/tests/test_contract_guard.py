@@ -37,6 +37,7 @@ FEATURES = (
     "HEADROOM",
     "DIRECT_OUT",
     "REGISTERED_INPUTS",
+    "SINGLE_STAGING",
     "SHARED_SWIGLU",
     "GATE_UP_GEMV",
 )
@@ -229,7 +230,7 @@ def matching(feature: str) -> Section:
     elif feature == "REGISTERED_INPUTS":
         config.scheduler_config.max_num_seqs = 1
         config.compilation_config.cudagraph_capture_sizes = [5]
-    elif feature == "SHARED_SWIGLU":
+    elif feature in ("SHARED_SWIGLU", "SINGLE_STAGING"):
         config.speculative_config = None
     return config
 
@@ -274,10 +275,14 @@ def rows() -> Iterator[tuple[str, str]]:
         },
         f"{spec}.num_speculative_tokens": {"ARENA"},
         f"{spec}.num_speculative_tokens_per_batch_size": {"ARENA"},
-        spec: {"DRAFT", "SHARED_SWIGLU", "GATE_UP_GEMV"},
+        spec: {"DRAFT", "SINGLE_STAGING", "SHARED_SWIGLU", "GATE_UP_GEMV"},
         "vllm_config.scheduler_config.async_scheduling": {"FENCE"},
         "vllm_config.compilation_config.cudagraph_capture_sizes": {"REGISTERED_INPUTS"},
-        "vllm_config.parallel_config.disable_custom_all_reduce": {"ARENA", "REGISTERED_INPUTS"},
+        "vllm_config.parallel_config.disable_custom_all_reduce": {
+            "ARENA",
+            "REGISTERED_INPUTS",
+            "SINGLE_STAGING",
+        },
         "environment.batch_invariant": {"SHARED_SWIGLU", "GATE_UP_GEMV"},
     }
     for feature in FEATURES:
@@ -456,7 +461,9 @@ def test_registered_inputs_need_one_sequence(policy: ModuleType, max_num_seqs: i
 
 
 @pytest.mark.parametrize("max_num_seqs", [1, 4, 16, 64])
-@pytest.mark.parametrize("feature", ["SHARED_SWIGLU", "GATE_UP_GEMV", "TARGET_MTP", "ARENA"])
+@pytest.mark.parametrize(
+    "feature", ["SHARED_SWIGLU", "GATE_UP_GEMV", "TARGET_MTP", "ARENA", "SINGLE_STAGING"]
+)
 def test_the_batch_size_does_not_matter_elsewhere(
     policy: ModuleType, feature: str, max_num_seqs: int
 ) -> None:
@@ -470,6 +477,7 @@ def test_the_batch_size_does_not_matter_elsewhere(
     [
         ("TARGET_MTP", False, True),
         ("ARENA", False, True),
+        ("SINGLE_STAGING", True, False),
         ("SHARED_SWIGLU", True, False),
         ("GATE_UP_GEMV", True, True),
     ],

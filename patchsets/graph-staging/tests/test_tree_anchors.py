@@ -158,6 +158,118 @@ def test_custom_all_reduce_accepts_less_than_its_limit(vllm_tree: Path) -> None:
     assert "inp_size % 16 != 0" in text
 
 
+def function_named(path: Path, name: str) -> ast.FunctionDef:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
+
+
+RUNNER = "vllm/v1/worker/gpu_model_runner.py"
+COMMUNICATORS = "vllm/distributed/device_communicators"
+
+
+@pytest.mark.fix
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [("profile_cudagraph_memory", "PROFILING"), ("capture_model", "PERSISTENT")],
+)
+def test_the_runner_names_the_phase_before_it_captures(
+    vllm_tree: Path, name: str, phase: str
+) -> None:
+    contexts = [
+        [ast.unparse(item.context_expr) for item in node.items]
+        for node in ast.walk(function_named(vllm_tree / RUNNER, name))
+        if isinstance(node, ast.With)
+    ]
+    (items,) = [items for items in contexts if any(i.startswith("graph_capture(") for i in items)]
+    capture = next(i for i, text in enumerate(items) if text.startswith("graph_capture("))
+    assert f"cudagraph_capture_phase(CapturePhase.{phase})" in items[:capture]
+
+
+@pytest.mark.fix
+def test_ranks_agree_before_anything_is_allocated(vllm_tree: Path) -> None:
+    path = vllm_tree / COMMUNICATORS / "custom_all_reduce.py"
+    init = ast.unparse(function_named(path, "__init__"))
+    assert 0 < init.find("agree_on_staging(") < init.find("create_shared_buffer(")
+    # Only after the device's own limit is known.
+    assert init.find("CUSTOM_ALL_REDUCE_MAX_SIZES") < init.find("agree_on_staging(")
+
+
+def test_eager_inputs_are_bounded_by_the_limit(vllm_tree: Path) -> None:
+    path = vllm_tree / COMMUNICATORS / "custom_all_reduce.py"
+    text = ast.unparse(function_named(path, "all_reduce"))
+    assert "self.buffer_ptrs[self.rank], self.max_size)" in text
+
+
+def test_the_backends_before_custom_all_reduce_are_known(vllm_tree: Path) -> None:
+    """A new one would take tensors that a plan counts on."""
+    body = function_named(vllm_tree / COMMUNICATORS / "cuda_communicator.py", "all_reduce")
+    order = [
+        match.group(1)
+        for node in ast.walk(body)
+        if isinstance(node, ast.Attribute)
+        and (match := re.fullmatch(r"self\.(\w+_comm)", ast.unparse(node)))
+    ]
+    earlier = set(order[: order.index("ca_comm")])
+    # quick reduce and AITER are ROCm's; pynccl is asked first for symmetric memory only.
+    assert earlier - {"pynccl_comm"} <= {"qr_comm", "fi_ar_comm", "aiter_ar_comm"}
+    assert "symm_mem_comm" not in earlier
+
+
+def test_graphs_are_destroyed_where_we_think(vllm_tree: Path) -> None:
+    """A new place must give the slots back, or the next capture finds the arena sealed."""
+    places = set()
+    for path in (vllm_tree / "vllm").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"\.clear_all_graphs\(\)|concrete_cudagraph_entries = \{\}", text):
+            places.add(str(path.relative_to(vllm_tree)))
+    assert places == {RUNNER, "vllm/distributed/elastic_ep/elastic_execute.py"}
+
+
+@pytest.mark.fix
+def test_elastic_expert_parallelism_gives_slots_back_when_the_device_is_idle(
+    vllm_tree: Path,
+) -> None:
+    path = vllm_tree / "vllm/distributed/elastic_ep/elastic_execute.py"
+    text = ast.unparse(function_named(path, "_release_cuda_graphs"))
+    assert 0 < text.find("torch.accelerator.synchronize()") < text.find("release_graph_slots()")
+
+
+def test_the_layers_choose_flashmla_unless_sm12(vllm_tree: Path) -> None:
+    select = function_named(vllm_tree / DSV4 / "nvidia/model.py", "_select_dsv4_attn_cls")
+    assert ast.unparse(select.body[-1]) == "return DeepseekV4FlashMLAAttention"
+    flashmla = class_named(vllm_tree / DSV4 / "nvidia/flashmla.py", "DeepseekV4FlashMLAAttention")
+    assert "backend_cls = DeepseekV4FlashMLABackend" in ast.unparse(flashmla)
+    names = [
+        (vllm_tree / DSV4 / path).read_text(encoding="utf-8")
+        for path in ("sparse_mla.py", "nvidia/flashmla.py")
+    ]
+    assert 'return "FLASHMLA_SPARSE_DSV4"' in "".join(names)
+
+
+def test_runner_v2_does_not_capture_while_it_profiles(vllm_tree: Path) -> None:
+    path = vllm_tree / "vllm/v1/worker/gpu/model_runner.py"
+    body = function_named(path, "profile_cudagraph_memory").body
+    assert ast.unparse(body[-1]) == "return 0"
+    assert "capture" not in ast.unparse(ast.Module(body, [])).replace("captured", "")
+
+
+def test_the_drafter_captures_no_graphs_of_its_own(vllm_tree: Path) -> None:
+    """Its all-reduces would be counted as those of the target's graph."""
+    path = vllm_tree / "vllm/v1/spec_decode/llm_base_proposer.py"
+    text = ast.unparse(function_named(path, "initialize_cudagraph_keys"))
+    assert "cudagraph_mode.mixed_mode() in [CUDAGraphMode.PIECEWISE, CUDAGraphMode.FULL]" in text
+    assert "else:\n        eagle_cudagraph_mode = CUDAGraphMode.NONE" in text
+    mode = ast.unparse(class_named(vllm_tree / "vllm/config/compilation.py", "CUDAGraphMode"))
+    assert "FULL_DECODE_ONLY = (FULL, NONE)" in mode
+
+
+def test_full_graphs_have_no_eager_breaks(vllm_tree: Path) -> None:
+    """DeepSeek-V4 captures with breaks by default; an all-reduce in one would have no slot."""
+    path = vllm_tree / "vllm/compilation/breakable_cudagraph.py"
+    text = ast.unparse(function_named(path, "eager_break_during_capture"))
+    assert re.search(r"if mode == CUDAGraphMode\.FULL:\n\s+return fn\(", text)
+
+
 @pytest.mark.parametrize("name", ["policy", "staging"])
 def test_the_module_imports_the_standard_library_only(
     name: str, request: pytest.FixtureRequest
