@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from dsv4port.errors import BadInputError, ManifestError
+from dsv4port.manifest.parsed import ParsedFiles
 from dsv4port.manifest.scalars import is_boolean, is_null, is_typed
 from dsv4port.manifest.values import FieldError, Name, nearest, shown, suggestion
 
@@ -47,10 +48,10 @@ class Document:
 
     __slots__ = ("content", "label", "text")
 
-    def __init__(self, label: str, text: str) -> None:
+    def __init__(self, label: str, text: str, content: object = None) -> None:
         self.label = label
         self.text = text
-        self.content = _Builder(label, text).build()
+        self.content = _Builder(label, text).build() if content is None else content
 
     def line_of(self, path: tuple[str | int, ...]) -> int:
         """The line, from 1, on which the key or item at ``path`` begins."""
@@ -67,11 +68,12 @@ class Document:
         return int(line) + 1
 
 
-def load_document(path: Path, label: str) -> Node:
+def load_document(path: Path, label: str, *, state: Path | None = None) -> Node:
     """Read a YAML file whose content must be a mapping.
 
     Parameters:
         label: the name of the file in messages.
+        state: folder of the project's state, where parsed files are remembered.
 
     Raises:
         ManifestError: the file cannot be read or is outside of what the gate accepts.
@@ -83,11 +85,22 @@ def load_document(path: Path, label: str) -> Node:
         raise ManifestError(
             f"{label}:1: cannot be read: {(error.strerror or str(error)).lower()}"
         ) from error
-    return parse_document(data, label)
+    if state is None:
+        return parse_document(data, label)
+    parsed = ParsedFiles(state / "parsed", Word)
+    content = parsed.find(label, data)
+    root = parse_document(data, label, content=content)
+    if content is None:
+        parsed.keep(label, data, root.value)
+    return root
 
 
-def parse_document(data: bytes, label: str) -> Node:
-    """Like :func:`load_document`, from bytes."""
+def parse_document(data: bytes, label: str, *, content: object = None) -> Node:
+    """Like :func:`load_document`, from bytes.
+
+    Parameters:
+        content: what the bytes are known to hold; None means that they have to be parsed.
+    """
     if len(data) > MAX_BYTES:
         raise ManifestError(f"{label}:1: is larger than {MAX_BYTES // 1024**2} MiB")
     try:
@@ -98,7 +111,7 @@ def parse_document(data: bytes, label: str) -> Node:
             f"{label}:{line}: is not UTF-8 (byte 0x{data[error.start]:02x})",
             fix="save the file as UTF-8",
         ) from error
-    document = Document(label, text)
+    document = Document(label, text, content)
     return Node(document, None, "", document.content).as_mapping()
 
 

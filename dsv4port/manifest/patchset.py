@@ -346,7 +346,7 @@ def load_patchset(project: Project, name: str, pins: Pins | None = None) -> Patc
             f"there is no patchset {shown(name)}{suggestion(name, project.patchset_names())}",
             fix=f"make {project.label(file)}, or see `dsv4port list` for what there is",
         )
-    root = load_document(file, project.label(file))
+    root = load_document(file, project.label(file), state=project.state_folder)
     root.require_format(PATCHSET_FORMAT, update="see docs/manifests.md for the present format")
     stated = root.name("name")
     if stated != folder.name:

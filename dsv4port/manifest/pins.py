@@ -157,7 +157,8 @@ def load_pins(project: Project) -> Pins:
     Raises:
         ManifestError: the file is malformed.
     """
-    root = load_document(project.pins_file, project.label(project.pins_file))
+    file = project.pins_file
+    root = load_document(file, project.label(file), state=project.state_folder)
     root.require_format(PINS_FORMAT, update="see docs/manifests.md for the present format")
     by_name: dict[str, Pin] = {}
     archives: dict[str, str] = {}

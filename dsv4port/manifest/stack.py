@@ -183,7 +183,7 @@ def _read_stack(project: Project, name: str) -> tuple[Stack, Node]:
             f"there is no stack {shown(name)}{suggestion(name, project.stack_names())}",
             fix=f"make {project.label(file)}, or see `dsv4port list` for what there is",
         )
-    root = load_document(file, project.label(file))
+    root = load_document(file, project.label(file), state=project.state_folder)
     root.require_format(STACK_FORMAT, update="see docs/manifests.md for the present format")
     stated = root.optional_name("name")
     if stated is not None and stated != name:
