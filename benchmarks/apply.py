@@ -2,9 +2,11 @@
 
 Makes a series of 180 patches by itself: the changes of 180 files between the vLLM 0.26.0 and
 0.27.0 sdists, one mail a file. Every program is timed as a whole process, start-up included; the
-rivals take turns, and medians are compared.
+rivals take turns, and medians are compared. With --profile it says instead where the time of each
+command goes.
 
 usage: benchmarks/apply.py [--runs N] [--folder DIR] [--import] [--json FILE]
+       benchmarks/apply.py --profile [--folder DIR]
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pstats
 import shutil
 import statistics
 import subprocess
@@ -103,11 +106,16 @@ def make_project(root: Path, old: ImportedPin, new: ImportedPin) -> Path:
     return series
 
 
-def measure(runs: int, folder: Path) -> dict[str, list[Run]]:
-    """All timings but the import's."""
+def both_pins() -> tuple[ImportedPin, ImportedPin]:
+    """The pins that the series is made from."""
     cache = Cache.locate()
     pins = load_pins(Project(ROOT))
-    old, new = (ensure_pin(pins.pin(name), cache) for name in ("v0.26.0", "v0.27.0"))
+    return ensure_pin(pins.pin("v0.26.0"), cache), ensure_pin(pins.pin("v0.27.0"), cache)
+
+
+def measure(runs: int, folder: Path) -> dict[str, list[Run]]:
+    """All timings but the import's."""
+    old, new = both_pins()
     project = folder / "project"
     series = make_project(project, old, new)
     tool = [str(Path(sys.executable).with_name("dsv4port")), "--project", str(project)]
@@ -193,6 +201,65 @@ def measure_import(runs: int, folder: Path) -> dict[str, list[Run]]:
     return timings
 
 
+def profile(folder: Path) -> None:
+    """Print where the time of each command goes, by Python's own profilers.
+
+    Two runs each: one that times the imports, one that times the functions. Both slow the program
+    down, the second by half; what counts are the proportions.
+    """
+    old, new = both_pins()
+    project = folder / "project"
+    make_project(project, old, new)
+    tool = [sys.executable, "-m", "dsv4port", "--project", str(project)]
+    run([*tool, "lock", "bench"], project)
+    run([*tool, "apply", "bench"], project)
+    for name, command in PROFILED.items():
+        for kind in ("imports", "functions"):
+            run([*tool, "reset", "v0.26.0"], project)
+            _forget_results(project, old)
+            if name != "apply":
+                run([*tool, "apply", "bench"], project)
+            print(f"\n{name}: {kind}")
+            if kind == "imports":
+                _profile_imports([*tool[1:], *command], project)
+            else:
+                _profile_functions([*tool[1:], *command], project, folder / "profile")
+
+
+def _profile_imports(arguments: list[str], project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        cwd=project, capture_output=True, text=True, check=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
+    )  # fmt: skip
+    rows = [line.split(":", 1)[1].split("|") for line in done.stderr.splitlines() if "|" in line]
+    times = [(int(row[0]), row[2].strip()) for row in rows if row[0].strip().isdigit()]
+    groups: dict[str, int] = {}
+    for microseconds, module in times:
+        group = module.partition(".")[0]
+        groups[group] = groups.get(group, 0) + microseconds
+    print(f"  {sum(groups.values()) / 1000:7.1f} ms  all {len(times)} modules")
+    for group, microseconds in sorted(groups.items(), key=lambda row: -row[1])[:8]:
+        print(f"  {microseconds / 1000:7.1f} ms  {group}")
+
+
+def _profile_functions(arguments: list[str], project: Path, file: Path) -> None:
+    run([sys.executable, "-m", "cProfile", "-o", str(file), *arguments], project)
+    found = pstats.Stats(str(file)).stats  # type: ignore[attr-defined]
+    print(f"  {sum(row[2] for row in found.values()) * 1000:7.1f} ms  all functions")
+    ours = {key: row for key, row in found.items() if f"{os.sep}dsv4port{os.sep}" in key[0]}
+    for (path, _, function), row in sorted(ours.items(), key=lambda item: -item[1][3])[:40]:
+        module = path.rpartition(f"{os.sep}dsv4port{os.sep}")[2].removesuffix(".py")
+        print(f"  {row[3] * 1000:7.1f} ms  {module} {function} ({row[1]} calls)")
+
+
+PROFILED = {
+    "apply": ["apply", "bench"],
+    "apply again": ["apply", "bench"],
+    "verify": ["verify", "bench"],
+    "status": ["status"],
+}
+
 GOALS = {
     "apply": (("git am -3", 6.0), ("quilt push -a", 9.0)),
     "apply again": (("git am -3", 15.0),),
@@ -208,8 +275,12 @@ def main() -> None:
     options.add_argument("--folder", type=Path)
     options.add_argument("--import", dest="imports", action="store_true", help="the import too")
     options.add_argument("--json", type=Path)
+    options.add_argument("--profile", action="store_true", help="where the time goes, instead")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder, prefix="dsv4port-bench-") as name:
+        if chosen.profile:
+            profile(Path(name))
+            return
         timings = measure(chosen.runs, Path(name))
         if chosen.imports:
             timings |= measure_import(max(2, chosen.runs // 2), Path(name))
