@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ import urllib.request
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 LIST = Path(__file__).with_name("debian_packages.txt")
 _UPSTREAM = re.compile(
@@ -247,11 +249,13 @@ def _cases(name: str, place: Path, repository: Path, old: tuple, new: tuple) -> 
         kept = old_home / f"{at:04d}.patch"
         kept.write_bytes(data)
         base, after = old_states[at], old_states[at + 1]
+        if base == after:
+            continue
         paths = _paths(repository, base, after)
         upstream = bool(_UPSTREAM.search(header.decode("utf-8", "replace")))
         namesake = patch if patch in new_names else next(
             (one for one in new_names
-             if Path(one).name == Path(patch).name and by_base[Path(patch).name] == 1), None)  # fmt: skip
+             if Path(one).name == Path(patch).name and by_base[Path(one).name] == 1), None)
         shared = {"package": name, "patch": patch, "file": str(kept), "base": base, "after": after,
                   "from_upstream": upstream}  # fmt: skip
         if namesake is None:
@@ -286,12 +290,16 @@ def same(repository: Path, case: Case, tree: str) -> bool:
 # Engines. Each gives (answer, tree): answer is "clean", "review", "empty", "partly" or "conflict".
 
 
-def ours(repository: Path, case: Case) -> tuple[str, str, dict]:
+def ours(repository: Path, case: Case) -> tuple[str, str, dict[str, Any]]:
     """The program itself, as a script would run it."""
     from dsv4port.cli.port import report_fields
+    from dsv4port.errors import BadInputError
     from dsv4port.port.repo_port import port_in_repository
 
-    report = port_in_repository(repository, case.base, case.onto, [Path(case.file)])
+    try:
+        report = port_in_repository(repository, case.base, case.onto, [Path(case.file)])
+    except BadInputError as error:
+        return "conflict", case.onto, {"error": str(error), "hunks": []}
     row = report_fields(report)["patches"][0]
     answer = {
         "upstreamed": "empty", "partly-upstreamed": "partly", "conflict": "conflict",
@@ -356,6 +364,29 @@ def judge(repository: Path, case: Case, answer: str, tree: str) -> str:
     return right + (" after review" if answer.endswith("+review") else "")
 
 
+def measure(
+    wanted: tuple[str, list[Source], Path, str | None, bool],
+) -> tuple[str, float, list[dict[str, Any]]]:
+    """All cases of a package: its name, seconds spent in ports, and one row for each case."""
+    name, pair, folder, mirror, only_ours = wanted
+    repository = folder / "packages" / name / "git"
+    rows = []
+    spent = 0.0
+    for case in prepare(name, pair, folder, mirror):
+        start = time.perf_counter()
+        answer, tree, row = ours(repository, case)
+        spent += time.perf_counter() - start
+        results = {"dsv4port": judge(repository, case, answer, tree)}
+        if not only_ours:
+            results["git"] = judge(repository, case, *by_git(repository, case))
+            for fuzz in (0, 2):
+                results[f"patch -F{fuzz}"] = judge(
+                    repository, case, *by_patch(repository, case, fuzz)
+                )
+        rows.append({**asdict(case), "results": results, "report": row, "tree": tree})
+    return name, spent, rows
+
+
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -364,31 +395,27 @@ def main() -> None:
     options.add_argument("--package", action="append")
     options.add_argument("--json", type=Path)
     options.add_argument("--only-ours", action="store_true", help="without the baselines")
+    options.add_argument("--jobs", type=int, default=1)
     chosen = options.parse_args()
     tables: dict[str, Counter[tuple[str, str]]] = {}
     rows = []
     spent = 0.0
-    for name, pair in read_list().items():
-        if chosen.package and name not in chosen.package:
-            continue
-        cases = prepare(name, pair, chosen.folder.absolute(), chosen.mirror)
-        repository = chosen.folder.absolute() / "packages" / name / "git"
-        for case in cases:
-            start = time.perf_counter()
-            answer, tree, row = ours(repository, case)
-            spent += time.perf_counter() - start
-            results = {"dsv4port": judge(repository, case, answer, tree)}
-            if not chosen.only_ours:
-                results["git"] = judge(repository, case, *by_git(repository, case))
-                for fuzz in (0, 2):
-                    found = by_patch(repository, case, fuzz)
-                    results[f"patch -F{fuzz}"] = judge(repository, case, *found)
-            kind = case.kind + (" from upstream" if case.kind == "dropped" and case.from_upstream
-                                else "")  # fmt: skip
-            for engine, verdict in results.items():
-                tables.setdefault(engine, Counter())[kind, verdict] += 1
-            rows.append({**asdict(case), "results": results, "report": row, "tree": tree})
-        print(f"{name}: {len(cases)} patches", flush=True)
+    wanted = [
+        (name, pair, chosen.folder.absolute(), chosen.mirror, chosen.only_ours)
+        for name, pair in read_list().items()
+        if not chosen.package or name in chosen.package
+    ]
+    with multiprocessing.Pool(chosen.jobs) as pool:
+        for name, seconds, found in pool.imap_unordered(measure, wanted):
+            print(f"{name}: {len(found)} patches", flush=True)
+            rows += found
+            spent += seconds
+    for row in rows:
+        kind = row["kind"]
+        if kind == "dropped" and row["from_upstream"]:
+            kind += " from upstream"
+        for engine, verdict in row["results"].items():
+            tables.setdefault(engine, Counter())[kind, verdict] += 1
     for engine, table in tables.items():
         print(f"\n{engine}")
         for kind in sorted({kind for kind, _ in table}):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dsv4port.port.edits import Edit
 from dsv4port.port.file_merge import Decided
 from dsv4port.port.merge import Resolution, Verdict
-from dsv4port.port.placement import Place
+from dsv4port.port.placement import Place, Proof
 from dsv4port.port.presence import changed_lines, presence, weight
 from dsv4port.port.text import Text
 
@@ -36,29 +36,41 @@ def look_elsewhere(base: Text, target: Text, one: Decided) -> Decided:
     return _found_in_scope(base, target, one, edit)
 
 
-def beside_upstreamed(decided: list[Decided]) -> list[Decided]:
+def beside_upstreamed(decided: list[Decided], landed: float) -> list[Decided]:
     """What a patch still changes where upstream has other parts of it.
 
     Where upstream also changed the same lines, it has most likely that part too, written anew:
     nothing is put there. Elsewhere it left the part out, or took it back later; two trees cannot
     tell, so a person should look.
+
+    Parameters:
+        landed: share of the patch's hunks that upstream has, 0 to 1.
     """
-    if not any(one.resolution.verdict.upstream for one in decided):
-        return decided
-    result: list[Decided] = []
-    for one in decided:
-        found = one.resolution
-        if found.verdict in (Verdict.BOTH_INSERT, Verdict.TOKENS):
-            found = Resolution(
-                found.edits, Verdict.CONFLICT, found.start, found.stop, None,
-                "upstream has other parts of this patch, and changed the same lines in another way",
-                found.score,
-            )  # fmt: skip
-        elif found.verdict.applied:
-            left_out = "upstream has other parts of this patch; it left this out or took it back"
-            found = replace(found, doubt="; ".join(filter(None, (found.doubt, left_out))))
-        result.append(replace(one, resolution=found))
-    return result
+    return [_beside_upstreamed(one, landed) for one in decided] if landed else decided
+
+
+def _beside_upstreamed(one: Decided, landed: float) -> Decided:
+    found = one.resolution
+    stuck = found.verdict is Verdict.CONFLICT or one.misplaced
+    if stuck and landed >= 0.5 and (found.score or 0) >= _LIKE:
+        found = Resolution(
+            found.edits, Verdict.CHANGED_LATER, found.start, found.stop, None,
+            f"upstream has {landed:.0%} of the patch's hunks, and something like this one here",
+            found.score, "recognised by the rest of the patch",
+        )  # fmt: skip
+    elif found.verdict in (Verdict.BOTH_INSERT, Verdict.TOKENS):
+        found = Resolution(
+            found.edits, Verdict.CONFLICT, found.start, found.stop, None,
+            "upstream has other parts of this patch, and changed the same lines in another way",
+            found.score,
+        )  # fmt: skip
+    elif found.verdict.applied:
+        left_out = "upstream has other parts of this patch; it left this out or took it back"
+        found = replace(found, doubt="; ".join(filter(None, (found.doubt, left_out))))
+    if found is one.resolution:
+        return one
+    proof = Proof(Place.UNKNOWN) if found.verdict.upstream else one.proof
+    return replace(one, resolution=found, proof=proof)
 
 
 def _applied_twice(base: Text, target: Text, one: Decided, edit: Edit) -> Decided:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dsv4port.apply.file_patch import Entry as File
+from dsv4port.git.objects import MODE_SUBMODULE, Entry
 from dsv4port.git.pack import ObjectSink
 from dsv4port.git.reader import ObjectReader
 from dsv4port.patch.model import ChangeKind, FilePatch, Patch
 from dsv4port.port.file_port import BaseState, FilePort, FilePorter, base_state
 from dsv4port.port.outcomes import HunkReport, Outcome, Policy, Rung, combined
+from dsv4port.port.relocate import FileMove, Relocator
 from dsv4port.port.sides import Blobs, Side
 
 
@@ -107,6 +109,8 @@ class PortEngine:
         sink: takes the new objects.
         base, onto: ids of the two trees.
         policy: what is accepted of which rung.
+        changed: lists what differs between the two trees; without it nothing is looked for in
+            other files than the patch names.
     """
 
     def __init__(
@@ -117,14 +121,14 @@ class PortEngine:
         onto: str,
         *,
         policy: Policy | None = None,
-        changed_entries: Callable[[], dict[bytes, tuple[object, object]]] | None = None,
+        changed: Callable[[], dict[bytes, tuple[Entry | None, Entry | None]]] | None = None,
     ) -> None:
         self._sink = sink
         self._policy = policy or Policy()
         self._blobs = Blobs(reader)
         self._base = Side(reader, self._blobs, base)
         self._onto = Side(reader, self._blobs, onto)
-        self._changed_entries = changed_entries
+        self._relocator = None if changed is None else self._make_relocator(changed)
         self._without: dict[bytes, File | None] = {}
         """Files as the base chain has them without the patches in conflict."""
         self._failed: dict[bytes, list[str]] = {}
@@ -179,9 +183,43 @@ class PortEngine:
         """Everything ported so far."""
         return PortReport(*self._ids, tuple(self._reports), self._onto.tree)
 
+    def before(self, path: bytes) -> tuple[File | None, File | None]:
+        """A file as the next patch finds it: in its base, and in the target."""
+        return self._base.get(path), self._onto.get(path)
+
+    def settle(self, item: PortItem, changes: dict[bytes, File | None]) -> str:
+        """Take a given result for a patch instead of porting it; returns the target's tree."""
+        vacated = {found.old_path for found in item.patch.files if found.new_path is None}
+        states = []
+        for found in item.patch.files:
+            source = found.old_path if found.old_path is not None else found.path
+            replaces = found.change is ChangeKind.ADD and source in vacated
+            states.append((found, self._state(found, None if replaces else self._base.get(source))))
+        for found, state in states:
+            if not state.problem:
+                self._advance_file(found, state)
+        for found, _ in states:
+            for path in {found.old_path, found.new_path} & self._without.keys():
+                assert path is not None
+                self._follow_without(item.patch, path)
+        if changes:
+            self._onto.write(changes, self._sink)
+        return self._onto.tree
+
     # One way.
 
     def _attempt(self, patch: Patch, base: dict[bytes, File | None]) -> _Attempt:
+        """Port a patch; a second time with what is known then, if upstream has parts of it."""
+        attempt = self._try(patch, base, 0.0)
+        hunks = [report.outcome for report in attempt.reports]
+        there = sum(one is Outcome.UPSTREAMED for one in hunks) + 0.5 * sum(
+            one is Outcome.PARTLY_UPSTREAMED for one in hunks
+        )
+        if not 0 < there < len(hunks):
+            return attempt
+        return self._try(patch, base, there / len(hunks))
+
+    def _try(self, patch: Patch, base: dict[bytes, File | None], landed: float) -> _Attempt:
         states: list[tuple[FilePatch, BaseState]] = []
         ports: list[FilePort] = []
         changes: dict[bytes, File | None] = {}
@@ -190,19 +228,30 @@ class PortEngine:
             for found in patch.files
             if found.change in (ChangeKind.DELETE, ChangeKind.RENAME)
         }
+
+        def read(path: bytes) -> File | None:
+            return changes[path] if path in changes else self._onto.get(path)
+
         for found in patch.files:
             source = found.old_path if found.old_path is not None else found.path
             replaces = found.change is ChangeKind.ADD and source in vacated
             before = None if replaces else base.get(source, self._base.get(source))
             state = self._state(found, before)
             states.append((found, state))
-            target = None if replaces else self._onto.get(source)
+            target = None if replaces else read(source)
+            path, moved = source, ""
+            if target is None and before is not None and found.change is not ChangeKind.ADD:
+                where = self._moved(source, before, found)
+                if where is not None:
+                    path, moved = where.path, where.reason
+                    target = read(path)
             occupant = None
             if found.change in (ChangeKind.RENAME, ChangeKind.COPY) and found.path not in vacated:
                 occupant = self._onto.get(found.path)
             ported = FilePorter(
-                found, state, target, source, occupant=occupant, policy=self._policy
-            ).port()
+                found, state, target, path, occupant=occupant, policy=self._policy, moved=moved,
+                landed=landed, relocator=self._relocator, read=read,
+            ).port()  # fmt: skip
             ports.append(ported)
             changes |= ported.changes
         attempt = _Attempt(states, ports, changes)
@@ -211,6 +260,35 @@ class PortEngine:
             if obstacle is not None:
                 attempt.ports.append(_in_the_way(patch, obstacle))
         return attempt
+
+    def _make_relocator(
+        self, changed: Callable[[], dict[bytes, tuple[Entry | None, Entry | None]]]
+    ) -> Relocator:
+        def listed() -> dict[bytes, tuple[str | None, str | None]]:
+            return {
+                path: tuple(  # type: ignore[misc]
+                    None if entry is None or entry.mode == MODE_SUBMODULE else entry.id
+                    for entry in entries
+                )
+                for path, entries in changed().items()
+            }
+
+        def content(side: Side) -> Callable[[bytes], bytes | None]:
+            def read(path: bytes) -> bytes | None:
+                file = side.get(path)
+                return None if file is None else file.content
+
+            return read
+
+        return Relocator(listed, content(self._base), content(self._onto), self._blobs.fetch)
+
+    def _moved(self, path: bytes, before: File, found: FilePatch) -> FileMove | None:
+        """Where the target has a file that is not at its path."""
+        if self._relocator is None or (
+            found.change is ChangeKind.RENAME and self._onto.get(found.path) is not None
+        ):
+            return None
+        return self._relocator.file(path, self._base.blob_of(path), before.content)
 
     def _state(self, found: FilePatch, before: File | None) -> BaseState:
         """The patch in its base chain, or on the very blob that it names."""
@@ -235,11 +313,14 @@ class PortEngine:
                 for path in (found.old_path, found.new_path):
                     if path is not None and path not in self._without:
                         self._without[path] = self._base.get(path)
-            if found.change in (ChangeKind.DELETE, ChangeKind.RENAME):
-                assert found.old_path is not None
-                self._base.put({found.old_path: None})
-            if found.new_path is not None and state.after is not None:
-                self._base.put({found.new_path: state.after})
+            self._advance_file(found, state)
+
+    def _advance_file(self, found: FilePatch, state: BaseState) -> None:
+        if found.change in (ChangeKind.DELETE, ChangeKind.RENAME):
+            assert found.old_path is not None
+            self._base.put({found.old_path: None})
+        if found.new_path is not None and state.after is not None:
+            self._base.put({found.new_path: state.after})
 
     def _follow_without(self, patch: Patch, path: bytes) -> None:
         """Take a ported patch into the chain without conflicts, if it fits there."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dsv4port.apply.scopes import Scope
-from dsv4port.port.align import Alignment, Method, align
+from dsv4port.port.align import Method, align
 from dsv4port.port.edits import Edit, apply_edits
 from dsv4port.port.merge import Resolution, Verdict, merge, merged_lines
 from dsv4port.port.placement import Place, Proof, compare
@@ -45,24 +45,8 @@ class Decided:
         return self.resolution.verdict is not Verdict.CONFLICT and not self.misplaced
 
 
-@dataclass(frozen=True, slots=True)
-class FileMerge:
-    """All edits of a file, decided, and the target with what could be put in.
-
-    ``alignment`` is of the whole files, for those who want to know where an unchanged line went.
-    """
-
-    decided: tuple[Decided, ...]
-    lines: list[bytes]
-    alignment: Alignment
-
-    def of(self, edit: Edit) -> Decided:
-        """What became of one edit."""
-        return next(one for one in self.decided if edit in one.resolution.edits)
-
-
-def merge_file(base: Text, edits: Sequence[Edit], target: Text) -> FileMerge:
-    """Merge the edits of ``base`` into ``target``."""
+def merge_file(base: Text, edits: Sequence[Edit], target: Text) -> list[Decided]:
+    """Merge the edits of ``base`` into ``target``: every edit is in exactly one of the results."""
     alignment = align(base.lines, target.lines, Method.PATIENCE)
     found = merge(base.lines, edits, target.lines, alignment)
     if any(one.verdict is not Verdict.PRESENT for one in found):
@@ -74,8 +58,7 @@ def merge_file(base: Text, edits: Sequence[Edit], target: Text) -> FileMerge:
         from dsv4port.port.scope_merge import retry_in_scopes
 
         decided = _proven(base, edits, target, retry_in_scopes(base, target, decided))
-    lines = merged_lines(target.lines, [one.resolution for one in decided if one.settled])
-    return FileMerge(tuple(decided), lines, alignment)
+    return decided
 
 
 def _reconcile(

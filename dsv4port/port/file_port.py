@@ -7,19 +7,19 @@ overwritten, and what cannot be merged is a conflict.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dsv4port.apply.file_patch import Entry as File
 from dsv4port.errors import PatchFormatError
 from dsv4port.git.objects import MODE_FILE, MODE_SUBMODULE, MODE_SYMLINK
 from dsv4port.patch.model import BinaryMethod, ChangeKind, FilePatch
+from dsv4port.port.content_port import port_content
 from dsv4port.port.edits import BaseEdits, apply_edits, locate
-from dsv4port.port.elsewhere import beside_upstreamed, look_elsewhere
-from dsv4port.port.file_merge import FileMerge, merge_file
-from dsv4port.port.hunk_reports import exact_report, not_in_base, report_hunks
-from dsv4port.port.merge import merged_lines
+from dsv4port.port.hunk_reports import exact_report, not_in_base
 from dsv4port.port.outcomes import HunkReport, Outcome, Policy, Rung
 from dsv4port.port.presence import presence
+from dsv4port.port.relocate import Relocator
 from dsv4port.port.text import Text, split_lines
 
 _BINARY_WINDOW = 8000
@@ -134,6 +134,9 @@ class FilePorter:
         occupant: for a rename or copy, what the target has at the new path.
         policy: what is accepted.
         moved: why ``path`` is another than the patch names; empty when it is not.
+        landed: share of the patch's hunks that upstream is known to have.
+        relocator: finds code that upstream moved; None: nothing is looked for in other files.
+        read: another file of the target, with what this patch did to it so far.
     """
 
     def __init__(
@@ -146,6 +149,9 @@ class FilePorter:
         occupant: File | None,
         policy: Policy,
         moved: str = "",
+        landed: float = 0.0,
+        relocator: Relocator | None = None,
+        read: Callable[[bytes], File | None] = lambda path: None,
     ) -> None:
         self._patch = patch
         self._state = state
@@ -154,6 +160,10 @@ class FilePorter:
         self._occupant = occupant
         self._policy = policy
         self._moved = moved
+        self._landed = landed
+        self._relocator = relocator
+        self._read = read
+        self._others: dict[bytes, bytes] = {}
 
     def port(self) -> FilePort:
         """Decide everything about the file."""
@@ -174,10 +184,7 @@ class FilePorter:
                 )
             return self._whole(Outcome.CONFLICT, None, "the copy's path is taken by another file")
         if target is None:
-            return self._whole(
-                Outcome.CONFLICT, None,
-                "upstream removed the file, and no file of the target is proven to be it",
-            )  # fmt: skip
+            return self._gone()
         new_path = self._patch.path if self._patch.change is ChangeKind.COPY else self._path
         return self._modify(target, new_path, [])
 
@@ -233,6 +240,28 @@ class FilePorter:
             Outcome.CONFLICT, None, "the patch deletes the file, but upstream changed it"
         )
 
+    def _gone(self) -> FilePort:
+        """A change of a file that the target has neither here nor, as a whole, elsewhere."""
+        state = self._state
+        nothing = self._whole(
+            Outcome.CONFLICT, None,
+            "upstream removed the file, and no file of the target is proven to be it",
+        )  # fmt: skip
+        if state.located is None or state.before is None or self._relocator is None:
+            return nothing
+        ported = port_content(
+            self._patch.path, Text.of(self._path, state.before.content), state.located,
+            Text(self._path, []), self._policy, relocator=self._relocator, read=self._content_of,
+        )  # fmt: skip
+        if not any(report.outcome.done for report in ported.reports):
+            return nothing
+        changes: dict[bytes, File | None] = {}
+        for path, content in ported.others.items():
+            other = self._read(path)
+            assert other is not None
+            changes[path] = File(other.mode, content)
+        return FilePort(tuple(ported.reports), changes)
+
     def _rename(self) -> FilePort:
         patch, target = self._patch, self._target
         assert patch.new_path is not None
@@ -275,6 +304,10 @@ class FilePorter:
             content is not None and self._patch.change is ChangeKind.COPY
         ):
             changes[new_path] = File(mode, content)
+        for path, written in self._others.items():
+            other = self._read(path)
+            assert other is not None
+            changes[path] = File(other.mode, written)
         return FilePort(tuple(reports), changes)
 
     def _mode(self, before: File, after: File, target: File) -> tuple[int, HunkReport | None]:
@@ -324,19 +357,17 @@ class FilePorter:
                 ]  # fmt: skip
             done = all(one.outcome.done for one in reports)
             return after.content if done else None, reports
-        text = Text.of(self._path, target.content)
-        merged = merge_file(base, located.edits, text)
-        decided = tuple(
-            beside_upstreamed([look_elsewhere(base, text, one) for one in merged.decided])
-        )
-        if decided != merged.decided:
-            lines = merged_lines(text.lines, [one.resolution for one in decided if one.settled])
-            merged = FileMerge(decided, lines, merged.alignment)
-        reports = report_hunks(
-            self._patch.path, base, located, text, merged, self._policy, relocated=self._moved
-        )
-        done = all(one.outcome.done for one in reports)
-        return b"".join(merged.lines) if done else None, reports
+        ported = port_content(
+            self._patch.path, base, located, Text.of(self._path, target.content), self._policy,
+            landed=self._landed, relocated=self._moved, relocator=self._relocator,
+            read=self._content_of,
+        )  # fmt: skip
+        self._others = ported.others
+        return ported.content, ported.reports
+
+    def _content_of(self, path: bytes) -> bytes | None:
+        found = self._read(path)
+        return None if found is None or is_binary(found.content) else found.content
 
     def _by_whole(
         self, before: File, after: File, target: File

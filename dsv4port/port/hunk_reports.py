@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dsv4port.port.edits import BaseEdits, Placed
-from dsv4port.port.file_merge import Decided, FileMerge
+from dsv4port.port.edits import BaseEdits, Edit, Placed
+from dsv4port.port.file_merge import Decided
 from dsv4port.port.merge import Verdict
+from dsv4port.port.moved_merge import Rehomed
 from dsv4port.port.outcomes import Decision, HunkReport, Outcome, Policy, Rung, combined
 from dsv4port.port.placement import Place
 from dsv4port.port.text import Text
@@ -16,33 +18,37 @@ _SHOWN_LINES = 400
 _STRUCTURAL = (Verdict.ADJACENT, Verdict.BOTH_INSERT, Verdict.TOKENS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An edit of a hunk, decided: in which text, and why that is another file than the patch's."""
+
+    decided: Decided
+    target: Text
+    relocated: str
+
+
 def report_hunks(
-    path: bytes,
-    base: Text,
-    located: BaseEdits,
-    target: Text,
-    merged: FileMerge,
-    policy: Policy,
-    *,
-    relocated: str = "",
-) -> list[HunkReport]:
+    path: bytes, base: Text, located: BaseEdits, target: Text, decided: Sequence[Decided],
+    policy: Policy, *, relocated: str = "", moved: Mapping[Edit, Rehomed] | None = None,
+) -> list[HunkReport]:  # fmt: skip
     """One report for each hunk, in order.
 
     Parameters:
         relocated: why the target is another file than the patch names; empty when it is not.
+        moved: edits that were decided in another file than ``target``.
     """
+    parts: dict[int, list[_Part]] = {}
+    for one in decided:
+        for hunk in dict.fromkeys(edit.hunk for edit in one.resolution.edits):
+            parts.setdefault(hunk, []).append(_Part(one, target, relocated))
+    for edit, found in (moved or {}).items():
+        parts.setdefault(edit.hunk, []).append(_Part(found.decided, found.target, found.reason))
     reports: list[HunkReport] = []
     for index, placed in enumerate(located.placed):
         if placed is None:
             reports.append(not_in_base(path, index))
-            continue
-        decided = list(
-            {id(one): one for edit in located.edits if edit.hunk == index
-             for one in (merged.of(edit),)}.values()
-        )  # fmt: skip
-        reports.append(
-            _report(path, index, placed, base, target, decided, merged, policy, relocated)
-        )
+        else:
+            reports.append(_report(path, index, placed, parts.get(index, []), policy))
     return reports
 
 
@@ -69,50 +75,43 @@ def exact_report(path: bytes, index: int, placed: Placed) -> HunkReport:
 
 
 def _report(
-    path: bytes, index: int, placed: Placed, base: Text, target: Text,
-    decided: list[Decided], merged: FileMerge, policy: Policy, relocated: str,
-) -> HunkReport:  # fmt: skip
-    if not decided:
+    path: bytes, index: int, placed: Placed, parts: list[_Part], policy: Policy
+) -> HunkReport:
+    if not parts:
         return HunkReport(
             path, index + 1, Outcome.UPSTREAMED, Rung.PRESENCE, "it changes nothing in its base"
         )
-    outcomes: list[Outcome] = []
-    rungs: list[Rung] = []
-    for one in decided:
-        found = _rung(one, placed, base, target, merged)
-        if relocated and found is not Rung.PRESENCE:
-            found = Rung.RELOCATION
-        rungs.append(found)
-        outcomes.append(_outcome(one, found))
+    rungs = [_rung(part, placed) for part in parts]
+    outcomes = [_outcome(part.decided, rung) for part, rung in zip(parts, rungs, strict=True)]
     outcome = combined(outcomes)
     # The one that decides is the one to speak of.
-    speaker = decided[_speaker(outcomes, outcome)]
+    speaker = parts[_speaker(outcomes, outcome)]
+    one = speaker.decided
     rung = max(rungs, key=list(Rung).index) if outcome.done else None
-    reason, review = _texts(speaker, outcome, placed, relocated)
-    doubts = [review, *(one.resolution.doubt for one in decided)]
+    reason, review = _texts(speaker, outcome, placed)
+    doubts = [review, *(part.decided.resolution.doubt for part in parts)]
     if outcome.done and any(policy.of(each) is Decision.REFUSE for each in rungs):
         outcome, reason = Outcome.CONFLICT, f"the policy refuses what the rung found: {reason}"
         rung = None
-    elif any(policy.of(each) is Decision.REVIEW for each in rungs):
-        doubts.append(
-            f"the policy asks to look at what the rung {rung.value} found" if rung else ""
-        )
-    old, new = speaker.proof.old, speaker.proof.new
-    if speaker.moved is not None and old is None:
-        old, new = speaker.moved
-    scores = [one.resolution.score for one in decided if one.resolution.score is not None]
-    first = speaker.resolution.edits[0]
+    elif rung is not None and any(policy.of(each) is Decision.REVIEW for each in rungs):
+        doubts.append(f"the policy asks to look at what the rung `{rung.value}` found")
+    old, new = one.proof.old, one.proof.new
+    if one.moved is not None and old is None:
+        old, new = one.moved
+    scores = [
+        part.decided.resolution.score for part in parts if part.decided.resolution.score is not None
+    ]
     return HunkReport(
         path, index + 1, outcome, rung,
         reason if outcome is not Outcome.EXACT else "",
         None if old is None else old.name,
         None if new is None else new.name,
-        first.first + 1,
-        speaker.resolution.start + 1,
-        None if target.path == path else target.path,
+        one.resolution.edits[0].first + 1,
+        one.resolution.start + 1,
+        None if speaker.target.path == path else speaker.target.path,
         "; ".join(dict.fromkeys(text for text in doubts if text)),
         min(scores) if scores else None,
-        _upstream(speaker, target) if outcome in _SHOWN else None,
+        _upstream(one, speaker.target) if outcome in _SHOWN else None,
     )  # fmt: skip
 
 
@@ -125,25 +124,21 @@ def _speaker(outcomes: Sequence[Outcome], outcome: Outcome) -> int:
     return next((at for at, one in enumerate(outcomes) if one is not Outcome.UPSTREAMED), 0)
 
 
-def _rung(one: Decided, placed: Placed, base: Text, target: Text, merged: FileMerge) -> Rung:
+def _rung(part: _Part, placed: Placed) -> Rung:
+    one = part.decided
     verdict = one.resolution.verdict
     if verdict.upstream:
         return Rung.PRESENCE
-    if one.moved is not None:
+    if verdict is Verdict.CONFLICT:
+        return Rung.MERGE
+    if one.moved is not None or part.relocated:
         return Rung.RELOCATION
     if verdict in _STRUCTURAL:
         return Rung.STRUCTURAL
-    if verdict is Verdict.CONFLICT:
-        return Rung.MERGE
-    edit = one.resolution.edits[0]
-    shift = one.resolution.start - edit.first
+    shift = one.resolution.start - one.resolution.edits[0].first
     start = placed.start + shift
-    size = len(placed.hunk.old_lines)
-    if (
-        placed.fuzz
-        or start < 0
-        or target.lines[start : start + size] != list(placed.hunk.old_lines)
-    ):
+    old = list(placed.hunk.old_lines)
+    if placed.fuzz or start < 0 or part.target.lines[start : start + len(old)] != old:
         return Rung.MERGE
     return Rung.OFFSET if shift or placed.moved else Rung.EXACT
 
@@ -163,8 +158,9 @@ def _outcome(one: Decided, rung: Rung) -> Outcome:
     }.get(rung, Outcome.MERGED)
 
 
-def _texts(one: Decided, outcome: Outcome, placed: Placed, relocated: str) -> tuple[str, str]:
+def _texts(part: _Part, outcome: Outcome, placed: Placed) -> tuple[str, str]:
     """The reason of a hunk, and what is in doubt."""
+    one, relocated = part.decided, part.relocated
     found = one.resolution
     line, new_line = found.edits[0].first + 1, found.start + 1
     review = placed.doubt

@@ -75,7 +75,10 @@ class Policy:
     """
 
     decisions: Mapping[Rung, Decision] = field(
-        default_factory=lambda: {Rung.RELOCATION: Decision.REVIEW}
+        default_factory=lambda: {
+            Rung.STRUCTURAL: Decision.REVIEW,
+            Rung.RELOCATION: Decision.REVIEW,
+        }
     )
 
     def of(self, rung: Rung) -> Decision:

@@ -18,6 +18,8 @@ from dsv4port.port.tokens import words
 
 _SAYING = re.compile(rb"[A-Za-z_0-9\x80-\xff]")
 _LONGEST = 40
+_WORDS = 6
+"""Words that the text must have gained to be recognised without one whole line."""
 
 ENOUGH = 8
 """Letters and digits that a change must have for its presence to mean anything."""
@@ -31,6 +33,7 @@ class Presence:
         survives: share of the added lines that stand in the text, in order.
         gone: share of the removed lines that do not.
         words: share of the added words that stand in the text, in order.
+        gained: added words that the text has more of than the base.
         weight: letters and digits of the added and removed lines.
         whole: whether the added lines stand there one below the other (or there are none).
         adds, removes: whether the edit adds or removes anything that says something.
@@ -39,6 +42,7 @@ class Presence:
     survives: float
     gone: float
     words: float
+    gained: int
     weight: int
     whole: bool
     adds: bool
@@ -54,8 +58,12 @@ class Presence:
         """Whether the text can only come from the edit, changed later."""
         if not self.adds or self.weight < ENOUGH:
             return False
-        gone = self.gone >= 0.75 or (not self.removes)
-        return gone and (self.survives >= 0.5 or (self.words >= 0.8 and self.survives > 0))
+        if self.removes and self.gone < 0.75:
+            return False
+        if self.survives >= 0.5 or (self.words >= 0.8 and self.survives > 0):
+            return True
+        # Not one line as it was, but every word of them, and enough to be no accident.
+        return self.words >= 0.95 and self.gained >= (_WORDS if self.removes else 2 * _WORDS)
 
     @property
     def score(self) -> float:
@@ -115,11 +123,11 @@ def presence(
             missing = max(were[line] - there[line], 0)
             lost += share * min(missing, count)
         gone = lost / total if total else 1.0
-    by_words = 0.0
+    by_words, gained = 0.0, 0
     if adds and survives < 1:
-        by_words = _word_gain(words(added), words(base), words(text))
+        by_words, gained = _word_gain(words(added), words(base), words(text))
     return Presence(
-        survives, gone, max(by_words, survives), adds + removes,
+        survives, gone, max(by_words, survives), gained, adds + removes,
         _stands(added, text), bool(adds), bool(removes),
     )  # fmt: skip
 
@@ -128,6 +136,10 @@ def _gain(added: list[bytes], base: Sequence[bytes], text: Sequence[bytes]) -> f
     """Share of the weight of ``added`` that ``text`` has in order, beyond what ``base`` has."""
     if not added:
         return 1.0
+    # Code that was only indented anew is still there.
+    added, base, text = (
+        [b" ".join(line.split()) for line in lines] for lines in (added, base, text)
+    )
     weights = [weight(line) for line in added]
     if not sum(weights):
         weights = [1] * len(added)
@@ -145,14 +157,14 @@ def _gain(added: list[bytes], base: Sequence[bytes], text: Sequence[bytes]) -> f
     return max(there - old, 0) / (total - old)
 
 
-def _word_gain(added: list[bytes], base: list[bytes], text: list[bytes]) -> float:
-    if not added:
-        return 0.0
+def _word_gain(added: list[bytes], base: list[bytes], text: list[bytes]) -> tuple[float, int]:
+    """Share of the words that ``text`` has in order beyond what ``base`` has, and their number."""
     there = len(common_rows(added, text))
     before = len(common_rows(added, base))
     if before >= len(added):
-        return 0.0
-    return max(there - before, 0) / (len(added) - before)
+        return 0.0, 0
+    gained = max(there - before, 0)
+    return gained / (len(added) - before), gained
 
 
 def _stands(added: list[bytes], text: Sequence[bytes]) -> bool:

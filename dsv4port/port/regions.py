@@ -14,8 +14,11 @@ from dsv4port.port.align import Alignment, similarity
 from dsv4port.port.edits import Edit, apply_edits
 from dsv4port.port.merge import Region, Resolution, Verdict
 from dsv4port.port.presence import presence
-from dsv4port.port.tokens import merge_tokens, words
+from dsv4port.port.tokens import has_changes, merge_tokens, words
 
+_SAME = 0.85
+"""Similarity of words from which an insertion is another one, written a little differently."""
+_ENOUGH_WORDS = 6
 _ALIKE = 0.6
 """Similarity of words from which two pieces of code are versions of each other."""
 
@@ -206,6 +209,12 @@ def _kept_in_other_words(
     )  # fmt: skip
 
 
+def _shared_names(lines: Sequence[bytes], became: Sequence[bytes]) -> float:
+    """Share of the longer words of an insertion that another one at its place has too."""
+    names = {word for word in words(lines) if len(word) > 3}
+    return len(names & set(words(became))) / len(names) if names else 1.0
+
+
 def _undecided(
     was: Sequence[bytes],
     left: list[tuple[Edit, Edit, float]],
@@ -220,18 +229,57 @@ def _undecided(
     if not was and len(left) == 1:
         lines = inner[0].lines
         alike = similarity(words(lines), words(became))
-        if alike >= _ALIKE:
+        if alike >= _SAME and len(words(lines)) >= _ENOUGH_WORDS:
             return [
-                Resolution(edits, Verdict.CONFLICT, start, end, None,
-                           "upstream inserted something very like it at the same place",
-                           round(alike, 3))
-            ]  # fmt: skip
+                Resolution(
+                    edits,
+                    Verdict.CHANGED_LATER,
+                    start,
+                    end,
+                    None,
+                    "upstream inserted the same with small differences",
+                    round(alike, 3),
+                )
+            ]
+        shared = _shared_names(lines, became)
+        if alike >= _ALIKE and shared >= 0.5:
+            return [
+                Resolution(
+                    edits,
+                    Verdict.CONFLICT,
+                    start,
+                    end,
+                    None,
+                    "upstream inserted something very like it at the same place",
+                    round(alike, 3),
+                )
+            ]
+        like = "; they are much alike" if alike >= _ALIKE else ""
         return [
-            Resolution(edits, Verdict.BOTH_INSERT, end, end, lines,
-                       "upstream inserted other lines at the same place; they come first", score,
-                       "the order of two insertions at one place is a guess")
-        ]  # fmt: skip
+            Resolution(
+                edits,
+                Verdict.BOTH_INSERT,
+                end,
+                end,
+                lines,
+                "upstream inserted other lines at the same place; they come first",
+                score,
+                f"the order of two insertions at one place is a guess{like}",
+            )
+        ]
     theirs = apply_edits(was, inner)
+    if has_changes(b"".join(was), b"".join(became), b"".join(theirs)):
+        return [
+            Resolution(
+                edits,
+                Verdict.CHANGED_LATER,
+                start,
+                end,
+                None,
+                "upstream changed the same lines in the same way, and more of them",
+                score,
+            )
+        ]
     merged = merge_tokens(b"".join(was), b"".join(became), b"".join(theirs))
     if merged is not None:
         return [

@@ -36,7 +36,9 @@ def port_in_repository(
     items = [PortItem(str(path), read_patch(read_patch_bytes(path), str(path))) for path in patches]
     trees = [opened.tree_id(name) for name in (base, onto)]
     with PackWriter(opened.objects) as pack, ObjectReader(opened.git) as reader:
-        engine = PortEngine(reader, pack, *trees, policy=policy)
+        engine = PortEngine(
+            reader, pack, *trees, policy=policy, changed=lambda: opened.changed_entries(*trees)
+        )
         report = port_series(engine, items, stop=stop)
         pack.finish()
     return report

@@ -1,0 +1,242 @@
+"""Where upstream moved a file, a function or a piece of text.
+
+Only files that differ between the two trees can have received anything. What is called a move:
+
+* *file*: it is gone, and another one has its content, or most of its lines that it did not have
+  before: git's rename detection, but without its lower bound and for files that existed before;
+* *definition*: it is gone from its file, a file that did not have it has one of the same kind and
+  name, or of another name, whose body is clearly the most similar;
+* *text*: its lines are gone from its file and stand, whole and once, in a file that did not have
+  them.
+
+A copy is no move: where the original lives on, nothing has moved. Everything found here is marked
+for review by the default policy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dsv4port.apply.scopes import Scope, ScopeKind
+from dsv4port.port.align import similarity
+from dsv4port.port.presence import weight
+from dsv4port.port.scope_merge import SAME_BODY
+from dsv4port.port.text import Text, split_lines
+from dsv4port.port.tokens import words
+
+_SAME_FILE = 0.5
+"""Share of its lines, by weight, from which a new file is one that is gone."""
+_CLEARLY = 0.1
+"""By how much the best candidate must be better than the next."""
+_TEXT = 40
+"""Letters and digits of a piece of text that is looked for in other files."""
+_LARGEST = 4 << 20
+_FAMILIES = (
+    frozenset((b"c", b"h", b"cc", b"cpp", b"cxx", b"hh", b"hpp", b"hxx", b"inl", b"cu", b"cuh",
+               b"hip")),
+    frozenset((b"py", b"pyi", b"pyx")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FileMove:
+    """A file under its new path, and how that is known."""
+
+    path: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a definition went: the file, its scope there and its rows there."""
+
+    path: bytes
+    scope: Scope
+    rows: tuple[int, int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextHome:
+    """Where a piece of text went: the file and the row of its first line."""
+
+    path: bytes
+    row: int
+    reason: str
+
+
+class Relocator:
+    """Finds what moved between two trees.
+
+    Parameters:
+        changed: lists the paths that differ, with (old id, new id), None where there is no file.
+        old: content of a path in the base tree.
+        new: content of a path in the target as it is now.
+        fetch: reads blobs in one go, so that the two above are quick.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[], dict[bytes, tuple[str | None, str | None]]],
+        old: Callable[[bytes], bytes | None],
+        new: Callable[[bytes], bytes | None],
+        fetch: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._list = changed
+        self._old = old
+        self._new = new
+        self._fetch = fetch
+        self._changed: dict[bytes, tuple[str | None, str | None]] | None = None
+        self._families: dict[bytes, list[bytes]] = {}
+        self._files: dict[bytes, FileMove | None] = {}
+
+    def file(self, path: bytes, base_id: str | None, content: bytes) -> FileMove | None:
+        """The new path of a file that is gone, if one is proven."""
+        if path not in self._files:
+            self._files[path] = self._find_file(path, base_id, content)
+        return self._files[path]
+
+    def _find_file(self, path: bytes, base_id: str | None, content: bytes) -> FileMove | None:
+        changed = self._all()
+        if base_id is not None:
+            same = [
+                other for other, (old, new) in changed.items() if new == base_id and old != base_id
+            ]
+            if len(same) > 1:
+                same = [other for other in same if _name(other) == _name(path)]
+            if len(same) == 1:
+                return FileMove(same[0], "upstream moved the file, unchanged")
+        lines = Counter(split_lines(content))
+        total = sum(weight(line) * count for line, count in lines.items())
+        if not total:
+            return None
+        ranked: list[tuple[float, bytes]] = []
+        for other in self._like(path):
+            now = self._new(other)
+            if now is None or b"\0" in now[:8000] or other == path:
+                continue
+            gained = Counter(split_lines(now))
+            before = self._old(other)
+            if before is not None:
+                gained.subtract(split_lines(before))
+            share = (
+                sum(
+                    weight(line) * min(count, max(gained[line], 0)) for line, count in lines.items()
+                )
+                / total
+            )
+            if _name(other) == _name(path):
+                # A like name is evidence too.
+                share += _CLEARLY
+            ranked.append((share, other))
+        ranked.sort(reverse=True)
+        if not ranked or ranked[0][0] < _SAME_FILE:
+            return None
+        if len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _CLEARLY:
+            return None
+        return FileMove(
+            ranked[0][1],
+            f"upstream moved the file and changed it: {min(ranked[0][0], 1):.0%} of its lines are "
+            "there",
+        )
+
+    def definition(self, base: Text, scope: Scope, rows: tuple[int, int]) -> Home | None:
+        """The new home of a definition that is gone from its file."""
+        step = scope.steps[-1]
+        if step.kind is ScopeKind.NAMESPACE:
+            return None
+        name = step.name.encode("utf-8", "surrogateescape")
+        body = words(base.lines[rows[0] : rows[1]])
+        ranked: list[tuple[float, Home]] = []
+        for other in self._like(base.path):
+            now = self._new(other)
+            if now is None or name not in now or len(now) > _LARGEST or other == base.path:
+                continue
+            text = Text.of(other, now)
+            if text.scopes is None:
+                continue
+            for found, first, last in text.scopes.definitions():
+                if found is None or found.steps[-1].name != step.name:
+                    continue
+                if found.steps[-1].kind is not step.kind:
+                    continue
+                share = similarity(body, words(text.lines[first - 1 : last]))
+                if share < SAME_BODY or self._had(other, found):
+                    continue
+                ranked.append((share, Home(other, found, (first - 1, last), "")))
+        ranked.sort(key=lambda one: -one[0])
+        if not ranked or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _CLEARLY):
+            return None
+        share, home = ranked[0]
+        return Home(
+            home.path, home.scope, home.rows,
+            f"upstream moved {scope.name} to another file; {share:.0%} of its words are the same",
+        )  # fmt: skip
+
+    def _had(self, path: bytes, scope: Scope) -> bool:
+        before = self._old(path)
+        return before is not None and bool(Text.of(path, before).span(scope))
+
+    def text(self, path: bytes, lines: Sequence[bytes]) -> TextHome | None:
+        """The new home of a piece of text that is gone from its file."""
+        block = b"".join(lines)
+        if sum(map(weight, lines)) < _TEXT or not block.endswith(b"\n"):
+            return None
+        found: list[tuple[bytes, int]] = []
+        for other in self._like(path):
+            now = self._new(other)
+            if now is None or other == path:
+                continue
+            at = _whole(now, block)
+            if at is None:
+                continue
+            before = self._old(other)
+            if (before is not None and _whole(before, block) is not None) or (
+                _whole(now, block, at + 1) is not None
+            ):
+                return None
+            found.append((other, now.count(b"\n", 0, at)))
+        if len(found) != 1:
+            return None
+        return TextHome(*found[0], "upstream moved these lines to another file")
+
+    def _all(self) -> dict[bytes, tuple[str | None, str | None]]:
+        if self._changed is None:
+            self._changed = {path: ids for path, ids in self._list().items() if ids[1] is not None}
+        return self._changed
+
+    def _like(self, path: bytes) -> list[bytes]:
+        """Changed files of the same kind, all of them read."""
+        suffix = _suffix(path)
+        if suffix not in self._families:
+            kin = next((one for one in _FAMILIES if suffix in one), frozenset((suffix,)))
+            changed = self._all()
+            paths = [other for other in changed if _suffix(other) in kin]
+            self._fetch(
+                identifier
+                for other in paths
+                for identifier in changed[other]
+                if identifier is not None
+            )
+            self._families[suffix] = paths
+        return self._families[suffix]
+
+
+def _whole(content: bytes, block: bytes, start: int = 0) -> int | None:
+    """Where a block of whole lines stands."""
+    at = content.find(block, start)
+    while at >= 0:
+        if at == 0 or content[at - 1] == 0x0A:
+            return at
+        at = content.find(block, at + 1)
+    return None
+
+
+def _name(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2]
+
+
+def _suffix(path: bytes) -> bytes:
+    return _name(path).rpartition(b".")[2].lower()
