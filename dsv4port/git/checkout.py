@@ -238,7 +238,24 @@ def open_checkout(path: Path) -> Checkout:
         raise NotOurCheckoutError(
             f"{path} is a git repository that dsv4port did not make", fix=way_out
         )
+    _require_neutral_attributes(git_dir)
     return Checkout(path)
+
+
+def _require_neutral_attributes(git_dir: Path) -> None:
+    """Refuse attributes that would have git change contents, or run a filter's program."""
+    file = git_dir / "info" / "attributes"
+    try:
+        if file.read_bytes() == NEUTRAL_ATTRIBUTES:
+            return
+    except FileNotFoundError:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(NEUTRAL_ATTRIBUTES)
+        return
+    raise RefusedError(
+        f"{file} is not as dsv4port wrote it: with other attributes git can run filters",
+        fix="remove the file; it is written anew",
+    )
 
 
 def _surrounding_repository(path: Path) -> Path | None:

@@ -69,6 +69,7 @@ _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("i18n.logOutputEncoding", "UTF-8"),
 )
 
+_NO_INDEX = re.compile(rb"index file (?:smaller|corrupt)|bad index file|index entry format")
 # A full disk is often all that git tells of in these words.
 _UNWRITTEN = re.compile(rb"unable to write|write error|No space left|quota exceeded|File too large")
 
@@ -254,6 +255,8 @@ def failed(arguments: Iterable[str], code: int, stderr: bytes) -> GitError:
     words = stderr.decode("utf-8", "backslashreplace").strip().splitlines()
     if _UNWRITTEN.search(stderr) is not None:
         fix = "free some space, or make the place writable for this user; then run it again"
+    elif _NO_INDEX.search(stderr) is not None:
+        fix = "remove the file `index` of its .git folder; `apply STACK --force` makes it anew"
     else:
         fix = "run `dsv4port doctor`; if git itself is fine, this is a defect worth reporting"
     return GitError(

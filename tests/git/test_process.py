@@ -25,6 +25,18 @@ def test_a_full_disk_is_taken_for_one(stderr: bytes) -> None:
     assert error.details == tuple(stderr.decode().splitlines())
 
 
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        b"fatal: /x/.git/index: index file smaller than expected\n",
+        b"error: bad signature 0x6a756e6b\nfatal: index file corrupt\n",
+        b"error: bad index file sha1 signature\nfatal: index file corrupt\n",
+    ],
+)
+def test_a_damaged_index_is_taken_for_one(stderr: bytes) -> None:
+    assert "remove the file `index`" in (failed(["status"], 128, stderr).fix or "")
+
+
 def test_anything_else_is_not() -> None:
     stderr = b"fatal: Unable to create '/x/.git/index.lock': File exists.\n" * 20
     error = failed(["read-tree", "x"], 128, stderr)
