@@ -133,6 +133,16 @@ def test_eager_inputs_stay_in_front_of_the_slots(
     assert len(car.ops.calls) == 1
 
 
+def test_an_eager_partition_that_is_too_small_is_an_error(car: Any, config: Any) -> None:
+    from dataclasses import replace
+
+    proposal = car.request(config).propose(8 * MIB)
+    short = replace(proposal, plan=replace(proposal.plan, eager_bytes=4 * MIB))
+    with pytest.raises(ValueError, match="8388608 bytes would reach behind"):
+        car.staging.CaptureStaging(short, "cpu", 0, 8)
+    assert car.staging.CaptureStaging(proposal, "cpu", 0, 8).arena.enabled
+
+
 def test_slots_lie_where_the_ledger_says(car: Any, harness: ModuleType, config: Any) -> None:
     communicator = car.communicator(config)
     car.capture(communicator, "PERSISTENT", harness.GRAPHS)

@@ -205,7 +205,9 @@ def test_two_ranks_stage_at_the_same_offsets(staging: ModuleType, torch: Any) ->
                         descriptor.num_tokens, 4096, dtype=torch.bfloat16, device=f"cuda:{rank}"
                     )
                     graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph):
+                    # The default stream of captures belongs to the first device.
+                    stream = torch.cuda.Stream(device=rank)
+                    with torch.cuda.graph(graph, stream=stream):
                         value = source
                         for _ in range(plan.ops_per_descriptor):
                             slot = arena.take(

@@ -100,8 +100,7 @@ def persistent(staging: ModuleType) -> Any:
 
 
 # --- The deployment: seven graphs, profiled with the two largest, then captured for good.
-
-
+@pytest.mark.fix
 def test_profiling_takes_174_slots_and_gives_them_back(staging: ModuleType, profiling: Any) -> None:
     arena = staging.StagingArena(flash_base(staging), meta_size=SIGNALS)
     start = arena.cursors
@@ -114,6 +113,7 @@ def test_profiling_takes_174_slots_and_gives_them_back(staging: ModuleType, prof
     assert arena.captured == frozenset()
 
 
+@pytest.mark.fix
 def test_the_persistent_capture_takes_609_disjoint_slots_and_seals(
     staging: ModuleType, profiling: Any, persistent: Any
 ) -> None:
@@ -183,6 +183,7 @@ def test_profiling_graphs_outside_the_plan_touch_no_slot_and_do_not_seal(
     assert arena.state is staging.ArenaState.SEALED
 
 
+@pytest.mark.fix
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_profiling_never_seals_however_often(
     staging: ModuleType, profiling: Any, persistent: Any, times: int

@@ -28,6 +28,7 @@ def build(staging: ModuleType, **changes: Any) -> Any:
     return staging.build_staging_plan(**{**FLASH_BASE, **changes})
 
 
+@pytest.mark.fix
 def test_seven_graphs_fill_the_bound_exactly(staging: ModuleType) -> None:
     plan = build(staging)
     assert plan.descriptors == (
