@@ -32,6 +32,7 @@ from dsv4port.git.checkout import (
     disk_state,
     open_checkout,
 )
+from dsv4port.git.index_lock import lock_file, remove_dead_index_lock
 from dsv4port.git.objects import MODE_SUBMODULE, Entry
 from dsv4port.git.on_disk import files_at
 from dsv4port.patch.quote import display_path
@@ -102,6 +103,7 @@ def hold_checkout(path: Path, on_recovery: OnRecovery | None = None) -> Iterator
     """
     checkout = open_checkout(path)
     with exclusive(checkout.state / "lock", f"the checkout {path}") as lock:
+        remove_dead_index_lock(checkout.git_dir)
         recovered = recover(checkout, lock)
         if recovered is not None and on_recovery is not None:
             on_recovery(recovered)
@@ -137,6 +139,7 @@ def publish(
             "the checkout's HEAD names no commit",
             fix=f"run `git -C {checkout.path} checkout dsv4port`, or make a new checkout",
         )
+    _require_no_git_at_work(checkout)
     if changes is None:
         changes = checkout.changes()
     if made is not None and made.difference.ends == (head, receipt.commit):
@@ -158,7 +161,6 @@ def publish(
         saved = checkout.snapshot(dirty, "saved before a forced publish")
         _set_aside_operation(checkout, saved)
         reached(Step.CHANGES_SAVED)
-    _require_no_git_at_work(checkout)
     journal = Journal(head, receipt, tuple(sorted(dirty)), saved)
     if dirty or not checkout.on_our_branch():
         _begin(checkout, journal)
@@ -175,7 +177,7 @@ def _begin(checkout: Checkout, journal: Journal) -> None:
 
 
 def _require_no_git_at_work(checkout: Checkout) -> None:
-    lock = checkout.git_dir / "index.lock"
+    lock = lock_file(checkout.git_dir)
     if lock.exists():
         raise RefusedError(
             f"another git is at work in the checkout: {lock} exists",

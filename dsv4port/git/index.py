@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dsv4port.git.index_lock import lock_file, take_index_lock
 from dsv4port.git.objects import Entry
 
 _ENTRY = struct.Struct(">10I20sH")
@@ -59,9 +60,9 @@ class Index:
 
     def __init__(self, git_dir: Path) -> None:
         self._file = git_dir / "index"
-        self._lock = git_dir / "index.lock"
+        self._lock = lock_file(git_dir)
         try:
-            self._descriptor = os.open(self._lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            self._descriptor = take_index_lock(git_dir)
         except OSError as error:
             raise NotPlainIndexError(f"{self._lock}: {error.strerror}") from error
         try:
@@ -119,7 +120,8 @@ class Index:
             cached = _encode_tree(b"", root)
             body += b"TREE" + struct.pack(">I", len(cached)) + cached
         body += hashlib.sha1(body, usedforsecurity=False).digest()
-        # Left open when writing fails, for `release`.
+        # Longer than what the lock held, so nothing of that stays. Left open when writing fails,
+        # for `release`.
         with os.fdopen(self._descriptor, "wb", closefd=False) as file:
             file.write(body)
         os.close(self._descriptor)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,16 @@ from support.synthetic import (
     write_files,
 )
 
+from dsv4port.apply import publish as publish_module
 from dsv4port.apply.exclusive import exclusive
+from dsv4port.apply.journal import Journal
 from dsv4port.apply.publish import hold_checkout
+from dsv4port.apply.receipt import readable_receipt
 from dsv4port.apply.steps import STOP_AT, Step
 from dsv4port.errors import LockHeldError
+from dsv4port.git.checkout import Checkout
+from dsv4port.git.index import NotPlainIndexError
+from dsv4port.git.index_lock import take_index_lock
 
 BEFORE_JOURNAL = {Step.OBJECTS_WRITTEN, Step.CHANGES_SAVED}
 
@@ -289,6 +296,57 @@ def test_a_lock_held_by_another_process(applied: SyntheticProject) -> None:
         holder.kill()
         holder.wait()
     assert applied.run("apply", "demo").code == 0, "the lock of a dead process holds nobody"
+
+
+def test_another_git_at_work_is_not_disturbed(at_pin: SyntheticProject, old_tree: str) -> None:
+    lock = at_pin.checkout / ".git" / "index.lock"
+    lock.write_bytes(b"")
+    refused = at_pin.run("apply", "demo")
+    assert refused.code == 4
+    assert f"another git is at work in the checkout: {lock} exists" in refused.err
+    assert lock.exists()
+    assert not (at_pin.checkout / ".git" / "dsv4port" / "journal.json").exists()
+    lock.unlink()
+    assert tree_on_disk(at_pin) == old_tree
+    at_pin.succeed("apply", "demo")
+
+
+def test_a_lock_that_a_kill_before_the_journal_left_is_removed(
+    at_pin: SyntheticProject, new_tree: str
+) -> None:
+    os.close(take_index_lock(at_pin.checkout / ".git"))
+    at_pin.succeed("apply", "demo")
+    assert_applied(at_pin, new_tree)
+
+
+def test_a_change_at_the_last_moment_is_saved(
+    at_pin: SyntheticProject, new_tree: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git refuses to overwrite what somebody changed after the publish had looked."""
+    at_pin.succeed("apply", "demo")
+    commit = git(at_pin.checkout, "rev-parse", "HEAD")
+    at_pin.succeed("reset", "v1.0.0")
+    begin = publish_module._begin
+
+    def late_edit(checkout: Checkout, journal: Journal) -> None:
+        begin(checkout, journal)
+        (at_pin.checkout / "vllm" / "config.py").write_text("mine\n")
+
+    monkeypatch.setattr(publish_module, "_begin", late_edit)
+    monkeypatch.setattr("dsv4port.git.switch.Switch.__init__", _not_plain)
+    receipt = readable_receipt(at_pin.checkout / ".git" / "dsv4port")
+    assert receipt is not None
+    with hold_checkout(at_pin.checkout) as session:
+        saved = publish_module.publish(
+            session, replace(receipt, commit=commit, stack="demo"), force=False
+        )
+    assert saved is not None
+    assert git(at_pin.checkout, "show", f"{saved}:vllm/config.py") == "mine"
+    assert tree_on_disk(at_pin) == new_tree
+
+
+def _not_plain(self: object, *arguments: object) -> None:
+    raise NotPlainIndexError("a test wants git to do it")
 
 
 def test_a_lock_can_be_taken_again(tmp_path: Path) -> None:
