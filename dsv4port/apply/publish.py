@@ -7,8 +7,6 @@ every moment belongs to the old state (no journal) or the new one (journal, or d
 
 from __future__ import annotations
 
-import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,38 +16,36 @@ from typing import TYPE_CHECKING
 from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.journal import Journal, remove_journal
 from dsv4port.apply.journal import interrupted as interrupted
+from dsv4port.apply.obstacles import (
+    Changes,
+    dirty_paths,
+    require_no_git_at_work,
+    shown_paths,
+    user_positions,
+)
 from dsv4port.apply.receipt import Receipt, write_receipt
 from dsv4port.apply.steps import Step, reached
+from dsv4port.apply.work_files import is_ours, replace_files
 from dsv4port.errors import DirtyCheckoutError, GitError, RefusedError
 from dsv4port.git.checkout import (
     BRANCH,
     PIN,
     PUBLISHED,
     Change,
-    ChangeState,
     Checkout,
-    DiskState,
-    disk_state,
     open_checkout,
 )
-from dsv4port.git.index_lock import lock_file, remove_dead_index_lock
-from dsv4port.git.objects import MODE_SUBMODULE, Entry
-from dsv4port.git.on_disk import files_at
-from dsv4port.patch.quote import display_path
+from dsv4port.git.index_lock import remove_dead_index_lock
 from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from dsv4port.git.repository import Comparison
-
-_MOST_DETAILS = 50
 
 _OPERATION_FILES = (
     "rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE",
     "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "BISECT_START",
 )  # fmt: skip
 """What git keeps while an operation of the user's is under way."""
-
-Changes = Mapping[bytes, tuple[Entry | None, Entry | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +135,15 @@ def publish(
             "the checkout's HEAD names no commit",
             fix=f"run `git -C {checkout.path} checkout dsv4port`, or make a new checkout",
         )
-    _require_no_git_at_work(checkout)
+    require_no_git_at_work(checkout)
     if changes is None:
         changes = checkout.changes()
     if made is not None and made.difference.ends == (head, receipt.commit):
         touched = made.difference.changed_entries()
     else:
         touched = checkout.repository.changed_entries(head, receipt.commit)
-    dirty = _dirty_paths(checkout, changes, touched)
-    reasons = [*_user_positions(checkout, positions), *_shown(dirty)]
+    dirty = dirty_paths(checkout, changes, touched)
+    reasons = [*user_positions(checkout, positions), *shown_paths(dirty)]
     saved = None
     if reasons:
         if not force:
@@ -164,7 +160,7 @@ def publish(
     journal = Journal(head, receipt, tuple(sorted(dirty)), saved)
     if dirty or not checkout.on_our_branch():
         _begin(checkout, journal)
-        _write_files(session, touched, dirty)
+        replace_files(checkout, session.lock, {*touched, *dirty}, receipt.commit)
     else:
         saved = _switch(session, journal, touched, made) or saved
     _finish(checkout, receipt)
@@ -174,15 +170,6 @@ def publish(
 def _begin(checkout: Checkout, journal: Journal) -> None:
     journal.write(checkout)
     reached(Step.JOURNAL_WRITTEN)
-
-
-def _require_no_git_at_work(checkout: Checkout) -> None:
-    lock = lock_file(checkout.git_dir)
-    if lock.exists():
-        raise RefusedError(
-            f"another git is at work in the checkout: {lock} exists",
-            fix="wait until it has ended; if none runs there, remove that file",
-        )
 
 
 def _switch(session: Session, journal: Journal, touched: Changes, made: Made | None) -> str | None:
@@ -223,7 +210,7 @@ def _switch_by_git(session: Session, journal: Journal, touched: Changes) -> str 
         try:
             checkout.read_tree(*arguments, inherit=inherit)
         except GitError:
-            _require_no_git_at_work(checkout)
+            require_no_git_at_work(checkout)
             # The journal is written, so the publish will be finished, in the way that loses
             # nothing: what somebody changed since this publish looked is saved first.
             return _finish_files(session, journal, touched)
@@ -259,59 +246,14 @@ def _finish_files(session: Session, journal: Journal, touched: Changes) -> str |
     foreign = [
         path
         for path, (old, new) in touched.items()
-        if path not in journal.discarded and not _is_ours(checkout, path, old, new)
+        if path not in journal.discarded and not is_ours(checkout, path, old, new)
     ]
     saved = None
     if foreign:
         saved = checkout.snapshot(foreign, "saved before an interrupted publish was finished")
-    _write_files(session, touched, set(journal.discarded), journal.receipt.commit)
+    paths = {*touched, *journal.discarded}
+    replace_files(checkout, session.lock, paths, journal.receipt.commit)
     return saved
-
-
-def _dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) -> set[bytes]:
-    """Paths with content of the user's that must not be lost.
-
-    git's word is taken for files the publish does not write. For those it does, the content on
-    disk decides: the index can be told to look away (assume-unchanged, skip-worktree).
-    """
-    dirty = {
-        change.path
-        for change in changes
-        # git names an untracked repository by its folder; publishing never enters one.
-        if change.state is not ChangeState.IGNORED and not change.path.endswith(b"/")
-    }
-    for path, (old, new) in touched.items():
-        if path in dirty:
-            continue
-        if old is not None:
-            if checkout.disk_state(path, old) is not DiskState.SAME:
-                dirty.add(path)
-        elif new is not None:
-            dirty.update(
-                found
-                for found in files_at(checkout.path, path)
-                if found == path or found not in touched
-            )
-    return dirty
-
-
-def _user_positions(checkout: Checkout, positions: Mapping[str, str]) -> Iterator[str]:
-    """What the user did to the repository that a publish would bury, in words."""
-    operation = checkout.unfinished_operation()
-    if operation is not None:
-        yield f"{operation} is under way"
-    published = positions.get(PUBLISHED)
-    if positions.get("HEAD") != published:
-        yield f"HEAD is at {positions['HEAD'][:12]}, not where the last publish left it"
-    elif positions.get(BRANCH) != published:
-        yield "the branch dsv4port was moved since the last publish"
-
-
-def _shown(paths: set[bytes]) -> list[str]:
-    names = [display_path(path) for path in sorted(paths)]
-    if len(names) > _MOST_DETAILS:
-        names[_MOST_DETAILS:] = [f"… and {len(names) - _MOST_DETAILS} more"]
-    return names
 
 
 def _set_aside_operation(checkout: Checkout, saved: str) -> None:
@@ -324,82 +266,6 @@ def _set_aside_operation(checkout: Checkout, saved: str) -> None:
         if source.exists():
             aside.mkdir(parents=True, exist_ok=True)
             shutil.move(source, aside / name)
-
-
-def _write_files(
-    session: Session, touched: Changes, discarded: set[bytes], commit: str | None = None
-) -> None:
-    """Bring exactly the touched and discarded paths to what the new commit says.
-
-    Every other file of the work tree is left alone, whatever it holds.
-    """
-    checkout, inherit = session.checkout, (session.lock,)
-    if commit is None:
-        journal = Journal.read(checkout)
-        assert journal is not None
-        commit = journal.receipt.commit
-    listed = checkout.repository.list_tree(commit)
-    # A whole new index: flags in the old one (assume-unchanged, skip-worktree) make git refuse.
-    checkout.read_tree(commit, inherit=inherit)
-    paths = set(touched) | discarded
-    for path in sorted(paths, reverse=True):
-        entry = listed.get(path)
-        if entry is None or not _may_be_overwritten(checkout.disk_path(path)):
-            _remove(checkout, path)
-    kept = sorted(p for p in paths if p in listed and listed[p].mode != MODE_SUBMODULE)
-    checkout.write_files(kept, inherit=inherit)
-    checkout.refresh_index()
-
-
-def _may_be_overwritten(disk: Path) -> bool:
-    try:
-        return stat.S_ISREG(disk.lstat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-
-
-def _remove(checkout: Checkout, path: bytes) -> None:
-    """Remove a file and the folders that it leaves empty."""
-    disk = checkout.disk_path(path)
-    if disk.is_dir() and not disk.is_symlink():
-        # A folder in the way of a file: its files were saved and removed one by one before.
-        _remove_empty(disk)
-        return
-    try:
-        disk.unlink()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    folder = disk.parent
-    while folder != checkout.path:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        for inner, _, _ in os.walk(folder, topdown=False):
-            Path(inner).rmdir()
-    except OSError as error:
-        raise RefusedError(
-            f"the folder {folder} is in the way of a file and is not empty",
-            fix="move it away, then run the command again",
-        ) from error
-
-
-def _is_ours(checkout: Checkout, path: bytes, old: Entry | None, new: Entry | None) -> bool:
-    """Whether what is on disk can come from the interrupted publish (or from before it)."""
-    disk = checkout.disk_path(path)
-    states = [disk_state(disk, entry) for entry in (old, new) if entry is not None]
-    if DiskState.SAME in states or DiskState.MISSING in states:
-        return True
-    if new is None or not disk.is_file() or disk.is_symlink():
-        return False
-    # git writes in place: a kill can leave the beginning of the new file.
-    whole = checkout.git.run("cat-file", "blob", new.id).stdout
-    return whole.startswith(disk.read_bytes())
 
 
 def _finish(checkout: Checkout, receipt: Receipt) -> None:
