@@ -20,6 +20,7 @@ from dsv4port.drift.index import (
 )
 from dsv4port.drift.likeness import blanked, line_likeness, token_likeness
 from dsv4port.drift.signature import name_likeness
+from dsv4port.drift.syntax import Syntax
 
 _MANY = 60
 """Files or scopes that are looked at for evidence; more say nothing new."""
@@ -78,6 +79,15 @@ class Comparison:
         self._fates: dict[tuple[str, str], Fate] = {}
         self._files: dict[str, FileFate] = {}
         self._switched: dict[tuple[str, str], Counter[str]] = {}
+        self._syntax: dict[str, Syntax] = {}
+
+    def syntax(self, index: TreeIndex, path: str) -> Syntax:
+        """What the syntax of a file of either tree says; read once."""
+        blob = index.files[path]
+        known = self._syntax.get(blob)
+        if known is None:
+            known = self._syntax[blob] = Syntax(index.content(path))
+        return known
 
     # ---- files
 

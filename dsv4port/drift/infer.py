@@ -104,6 +104,8 @@ class Typer:
             found = self.annotated(value, value.symbol.annotation)
             if isinstance(found, Outside):
                 found = self.of_source(value, value.symbol.source, depth + 1)
+            if isinstance(found, Bound):
+                found = self.content(found, depth + 1) if depth < _DEEPEST else OUTSIDE
             return value if isinstance(found, (Outside, Missing)) else found
         return value
 
@@ -119,6 +121,8 @@ class Typer:
         found = self.annotated(bound.member, symbol.annotation)
         if isinstance(found, Outside) and symbol.annotation is None:
             found = self.of_source(bound.member, symbol.source, depth + 1)
+        if isinstance(found, Bound):
+            found = self.content(found, depth + 1) if depth < _DEEPEST else OUTSIDE
         return OUTSIDE if isinstance(found, Missing) else found
 
     def called(self, value: Value) -> Value:

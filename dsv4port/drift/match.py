@@ -9,7 +9,7 @@ from dsv4port.drift.callers import misfit_callers
 from dsv4port.drift.compare import Comparison, Fate, State
 from dsv4port.drift.facts import Flag, SymbolKind
 from dsv4port.drift.findings import Finding, Kind, Severity
-from dsv4port.drift.index import Found, Missing, Place, TreeIndex
+from dsv4port.drift.index import Found, Missing, Place, TreeIndex, module_of
 from dsv4port.drift.match_calls import call_findings
 from dsv4port.drift.match_names import local_finding, name_finding, untyped_finding
 from dsv4port.drift.match_native import include_finding, native_finding, operator_finding
@@ -432,12 +432,27 @@ def _call(known: Comparison, use: Use) -> Iterator[Finding]:
     fate = known.fate(target)
     if fate.state is State.UNKNOWN:
         return
-    if fate.new is None or fate.state is State.REMOVED:
-        yield gone_finding(target, fate, ERROR)
-        return
-    if fate.state is State.RENAMED or (fate.state is State.MOVED and not fate.importable):
-        yield gone_finding(target, fate, ERROR)
-    yield from call_findings(known, use, fate.new)
+    if not target.owner:
+        # Whether the name still leads there is the business of its import.
+        new = _called_now(known, use) or fate.new
+        if new is not None and (new.key == target.key or fate.state is not State.RENAMED):
+            yield from call_findings(known, use, new)
+    elif fate.new is None or fate.state in (State.REMOVED, State.RENAMED):
+        yield from _read(known, use)
+    else:
+        yield from call_findings(known, use, fate.new)
+
+
+def _called_now(known: Comparison, use: Use) -> Found | None:
+    """What the call's name stands for in the new version of the patched file."""
+    assert use.call is not None
+    path = use.where.path
+    home = path if path in known.new.files else None
+    if path in known.old.files and home is not None and path.endswith(".py"):
+        answer = known.new.resolve(module_of(home), use.call.callee)
+        if isinstance(answer, Found):
+            return answer
+    return None
 
 
 _BY_KIND: dict[UseKind, Callable[[Comparison, Use], Iterator[Finding]]] = {

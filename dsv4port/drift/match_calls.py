@@ -51,14 +51,56 @@ def call_findings(known: Comparison, use: Use, new: Found) -> Iterator[Finding]:
         if one.change is Change.RENAMED and one.new is not None
     }
     fields = new.symbol.kind is SymbolKind.CLASS and new_place.symbol.kind is SymbolKind.CLASS
+    placed = [one for one in old_parameters if one.kind is not ParameterKind.KEYWORD_ONLY]
+    by_position = {one.name for one in placed[: call.positional]}
+    gone = [one for one in changes if one.change is Change.REMOVED and one.name in by_position]
+    shifted = shifted_arguments(old_parameters, new_parameters, call)
+    if not problems and not shifted:
+        # ``*args`` or ``**kwargs`` take what has no parameter of its own any more.
+        gone = []
+    elif gone:
+        shifted = []
+    for one in gone:
+        kind, message = _explained(target, Misfit.UNKNOWN_KEYWORD, one.name, renamed, fields)
+        yield Finding(
+            kind, Severity.ERROR, f"{target.module}:{target.name}({one.name})", message,
+            old_place.place, new_place.place,
+        )  # fmt: skip
+    if shifted:
+        yield _shift(target, shifted, old_place, new_place)
+    if gone or shifted:
+        # What the call lacks or has too much then is what it passes at the wrong place.
+        before_names = {one.name for one in old_parameters}
+        problems = [
+            one
+            for one in problems
+            if one.misfit is Misfit.UNKNOWN_KEYWORD
+            or (
+                one.misfit is Misfit.MISSING
+                and one.name not in before_names
+                and not (shifted and one.name == shifted[0][1].name)
+            )
+        ]
     for problem in problems:
         kind, message = _explained(target, problem.misfit, problem.name, renamed, fields)
         yield Finding(
             kind, Severity.ERROR, f"{target.module}:{target.name}({problem.name})", message,
             old_place.place, new_place.place, renamed.get(problem.name),
         )  # fmt: skip
-    if not problems:
+    if not problems and not shifted and not gone:
         yield from _silent(target, call, old_parameters, new_parameters, old_place, new_place)
+
+
+def _shift(
+    target: Found, shifted: Sequence[tuple[Parameter, Parameter]], old: Found, new: Found
+) -> Finding:
+    was, now = shifted[0]
+    more = f", and {len(shifted) - 1} more" if len(shifted) > 1 else ""
+    return Finding(
+        Kind.PARAMETER_SHIFTED, Severity.ERROR, f"{target.module}:{target.name}({was.name})",
+        f"{target.name}: what is passed for {was.name} by position reaches {now.name}{more}",
+        old.place, new.place, now.name,
+    )  # fmt: skip
 
 
 def _taken(index: TreeIndex, found: Found, use: Use) -> tuple[Sequence[Parameter], Found] | None:
@@ -101,14 +143,8 @@ def _silent(
     target: Found, call: Call, before: Sequence[Parameter], after: Sequence[Parameter],
     old_place: Found, new_place: Found,
 ) -> Iterator[Finding]:  # fmt: skip
-    """Changes that raise nothing: other parameters are reached, or other defaults."""
+    """Changes that raise nothing: another default, name or type."""
     subject = f"{target.module}:{target.name}"
-    for was, now in shifted_arguments(before, after, call):
-        yield Finding(
-            Kind.PARAMETER_SHIFTED, Severity.ERROR, f"{subject}({was.name})",
-            f"{target.name}: what is passed for {was.name} by position reaches {now.name}",
-            old_place.place, new_place.place, now.name,
-        )  # fmt: skip
     placed = [one.name for one in before if one.kind is not ParameterKind.KEYWORD_ONLY]
     given = {*placed[: call.positional], *call.keywords}
     for one in parameter_changes(before, after):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from dsv4port.drift.compare import Comparison, State
 from dsv4port.drift.findings import Finding, Kind, Severity
 from dsv4port.drift.index import Found, Place, TreeIndex
-from dsv4port.drift.infer import assigned_names
-from dsv4port.drift.python_facts import parse_python
 from dsv4port.drift.signature import Change, parameter_changes
 from dsv4port.drift.uses import Use
 
@@ -66,12 +63,12 @@ def local_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     """A parameter or local name of upstream's function, if the function has it no longer."""
     function, name = use.target, use.subject
     assert function is not None
-    if name not in _bound_in(known.old, function):
+    if name not in _bound_in(known, known.old, function):
         return
     new = known.fate(function).new
     if new is None:
         return
-    bound = _bound_in(known.new, new)
+    bound = _bound_in(known, known.new, new)
     if not bound or name in bound or name in known.new.facts(new.path).imports:
         return
     subject = f"{function.module}:{function.name}({name})"
@@ -98,20 +95,9 @@ def local_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _bound_in(index: TreeIndex, function: Found) -> frozenset[str]:
-    tree = parse_python(index.content(function.path))
-    if tree is None:
-        return frozenset()
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.lineno == function.symbol.line
-        ):
-            arguments = ast.walk(node.args)
-            return frozenset(assigned_names(node)) | {
-                one.arg for one in arguments if isinstance(one, ast.arg)
-            }
-    return frozenset()
+def _bound_in(known: Comparison, index: TreeIndex, function: Found) -> frozenset[str]:
+    """The names that a function binds; none where its file does not parse."""
+    return known.syntax(index, function.path).bound.get(function.symbol.line, frozenset())
 
 
 def untyped_finding(known: Comparison, use: Use) -> Iterator[Finding]:
@@ -127,30 +113,26 @@ def untyped_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     home = path if path in known.new.files else known.file(path).path
     if home is None:
         return
-    readers = [one for one in known.old.mentions(name) if _reads(known.old, one, name)]
-    if path not in readers or len(readers) > _MANY_FILES or _reads(known.new, home, name):
+    mentions = known.old.mentions(name)
+    if path not in mentions or len(mentions) > _MANY_FILES or _reads(known, known.new, home, name):
+        return
+    readers = [one for one in mentions if _reads(known, known.old, one, name)]
+    if path not in readers:
         return
     if any(one.symbol.kind.value != "attribute" for one in known.new.definitions_of(name)):
         return
-    left = [one for one in known.new.mentions(name) if _reads(known.new, one, name)]
+    left = [one for one in known.new.mentions(name) if _reads(known, known.new, one, name)]
     if len(left) > _KEPT_SHARE * len(readers):
         return
     yield Finding(
         Kind.ATTRIBUTE_GONE, Severity.WARNING, f"{receiver}.{name}",
         f"upstream no longer reads {use.subject}: {len(left)} of {len(readers)} files still do",
-        Place(path, _reads(known.old, path, name)), Place(home, 1),
+        Place(path, _reads(known, known.old, path, name)), Place(home, 1),
     )  # fmt: skip
 
 
-def _reads(index: TreeIndex, path: str, name: str) -> int:
-    """The line where a file reads an attribute of that name, 0 where it does not."""
-    content = index.content(path)
-    if f".{name}".encode() not in content or not path.endswith(".py"):
+def _reads(known: Comparison, index: TreeIndex, path: str, name: str) -> int:
+    """The first line where a file reads an attribute of that name, 0 where it does not."""
+    if not path.endswith(".py"):
         return 0
-    tree = parse_python(content)
-    if tree is None:
-        return 0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
-            return node.end_lineno or node.lineno
-    return 0
+    return known.syntax(index, path).reads.get(name, 0)
