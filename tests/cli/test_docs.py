@@ -134,6 +134,8 @@ def answers(
     run("reset")
     run("apply", "demo")
     run("refresh", "alpha")
+    interrupted()
+    run("refresh", "alpha")
     run("list")
     for name in ("v1.0.0", "demo", "alpha", "alpha/0002-Tools-Add-a-check.patch"):
         run("show", name)
