@@ -53,7 +53,9 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     return calls
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None
+)
 @given(arguments=st.lists(st.sampled_from(WORDS), max_size=6))
 @example(arguments=["apply", "demo", "--force", "--unlocked", "--json"])
 @example(arguments=["--project", "tests", "--json", "verify", "--deep", "--project=."])

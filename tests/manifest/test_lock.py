@@ -144,7 +144,7 @@ def read_as_yaml(text: str) -> Lock | None:
 
 
 @given(locks())
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_what_was_written_needs_no_yaml(lock: Lock) -> None:
     text = dump_lock(lock)
     assert read_as_yaml(text) == lock
@@ -153,7 +153,7 @@ def test_what_was_written_needs_no_yaml(lock: Lock) -> None:
 
 
 @given(lock=locks(), data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_an_edited_lock_is_read_as_yaml_reads_it(lock: Lock, data: st.DataObject) -> None:
     text = dump_lock(lock)
     at = data.draw(st.integers(0, len(text) - 1))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv4port.errors import ManifestError
@@ -113,6 +113,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(content=st.dictionaries(st.text(max_size=4), values))
 def test_any_content_comes_back(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]
