@@ -253,9 +253,18 @@ def _cases(name: str, place: Path, repository: Path, old: tuple, new: tuple) -> 
             continue
         paths = _paths(repository, base, after)
         upstream = bool(_UPSTREAM.search(header.decode("utf-8", "replace")))
-        namesake = patch if patch in new_names else next(
-            (one for one in new_names
-             if Path(one).name == Path(patch).name and by_base[Path(one).name] == 1), None)
+        namesake = (
+            patch
+            if patch in new_names
+            else next(
+                (
+                    one
+                    for one in new_names
+                    if Path(one).name == Path(patch).name and by_base[Path(one).name] == 1
+                ),
+                None,
+            )
+        )
         shared = {"package": name, "patch": patch, "file": str(kept), "base": base, "after": after,
                   "from_upstream": upstream}  # fmt: skip
         if namesake is None:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def command(
     context: typer.Context,
     patches: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PATCH]...", help="The patches, in order.")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME [PIN]... | PATCH...",
+            help="A patchset or stack, and further pins; with --repo patch files, in order.",
+        ),
     ] = None,
     repository: Annotated[
         Path | None, typer.Option("--repo", metavar="DIR", help="Any git repository.")
@@ -30,7 +34,14 @@ def command(
         typer.Option("--base", metavar="TREEISH", help="What the patches were written for."),
     ] = None,
     onto: Annotated[
-        str | None, typer.Option("--onto", metavar="TREEISH", help="What to port them to.")
+        list[str] | None,
+        typer.Option(
+            "--onto", metavar="PIN|TREEISH",
+            help="What to port to; with pins repeatable, and several give a matrix.",
+        ),
+    ] = None,
+    old_pin: Annotated[
+        str | None, typer.Option("--from", metavar="PIN", help="The pin to port from.")
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -42,21 +53,63 @@ def command(
     stop: Annotated[
         bool, typer.Option("--stop-at-first", help="End at the first conflict.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put aside another series for the pin.")
+    ] = False,
+    drift: Annotated[
+        bool, typer.Option("--drift/--no-drift", help="Look for API drift of the series.")
+    ] = True,
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A clone with upstream's history."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when anything is to be looked at.")
+    ] = False,
 ) -> Reply:  # fmt: skip
-    """Port patches written for one tree onto another, and say for each hunk how and why.
+    """Carry a patchset or stack to other pins; with --repo, patch files to another tree.
 
-    Writes objects only. A patch in conflict is left out and the next one is tried.
+    Says for each hunk how and why. A patch in conflict is left out and the next one is tried.
     """
     run = Run.of(context)
-    if repository is None or base is None or onto is None or not patches:
+    words, targets = list(patches or []), list(onto or [])
+    if repository is not None or base is not None:
+        if any((old_pin, dry_run, replace, not drift, history, strict)):
+            raise UsageError(
+                "--from, --dry-run, --replace, --no-drift, --history and --strict are for series",
+                fix="leave --repo and --base out, or those",
+            )
+        if repository is None or base is None or len(targets) != 1 or not words:
+            raise UsageError(
+                "--repo, --base, one --onto and at least one PATCH are needed",
+                fix="see `dsv4port port --help`",
+            )
+        return _port_files(
+            run, repository.absolute(), base, targets[0], list(map(Path, words)),
+            read_policy(policy or []), stop,
+        )  # fmt: skip
+    if not words or not targets:
         raise UsageError(
-            "--repo, --base, --onto and at least one PATCH are needed",
+            "a patchset or stack and at least one --onto PIN are needed",
             fix="see `dsv4port port --help`",
         )
-    return _port_files(run, repository.absolute(), base, onto, patches, _policy(policy or []), stop)
+    from dsv4port.cli.port_series import port_pins
+    from dsv4port.port.port_onto import PortRequest
+    from dsv4port.port.series_port import PortOptions
+
+    name, *further = words
+    options = PortOptions(read_policy(policy or []), stop)
+    request = PortRequest(
+        name, old_pin, options, drift, None if history is None else history.absolute(), dry_run,
+        replace,
+    )  # fmt: skip
+    return port_pins(run, request, tuple(dict.fromkeys([*targets, *further])), strict=strict)
 
 
-def _policy(settings: list[str]) -> Policy:
+def read_policy(settings: list[str]) -> Policy:
     from dsv4port.port.outcomes import Decision, Policy, Rung
 
     decisions = dict(Policy().decisions)
@@ -114,11 +167,12 @@ def _patch_row(one: PatchPort) -> dict[str, Any]:
         "changed": [display_path(path) for path in one.changed],
         "depends": list(one.depends),
         "without": one.without,
-        "hunks": [_hunk_row(hunk) for hunk in one.hunks],
+        "hunks": [hunk_row(hunk) for hunk in one.hunks],
     }
 
 
-def _hunk_row(hunk: HunkReport) -> dict[str, Any]:
+def hunk_row(hunk: HunkReport) -> dict[str, Any]:
+    """A hunk as JSON."""
     from dsv4port.patch.quote import display_path
 
     return {

@@ -13,6 +13,7 @@ from dsv4port.port.merge import merged_lines
 from dsv4port.port.moved_merge import MovedMerge, replaced
 from dsv4port.port.outcomes import HunkReport, Policy
 from dsv4port.port.relocate import Relocator
+from dsv4port.port.syntax import without_broken
 from dsv4port.port.text import Text
 
 
@@ -42,6 +43,7 @@ def port_content(
         [look_elsewhere(base, target, one) for one in merge_file(base, located.edits, target)],
         landed,
     )
+    decided = without_broken(base, located.edits, target, decided)
     moved = {}
     others: dict[bytes, bytes] = {}
     if relocator is not None and any(not one.settled for one in decided):

@@ -175,26 +175,24 @@ def _run(kinds: bytes, kind: int) -> int:
 def _nearest(
     base: Sequence[bytes], hunk: Hunk, wanted: int, end: int, cut: int, tail: int
 ) -> tuple[int, int] | None:
-    """The row of the hunk's first old line nearest to ``wanted``, and how many others match."""
+    """The row of the hunk's first old line nearest to ``wanted``, and how many others match.
+
+    Others are not counted where it stands at ``wanted``.
+    """
     old = hunk.old_lines[cut : len(hunk.old_lines) - tail]
     if not old:
         return None
-    if base[wanted + cut : wanted + cut + len(old)] == list(old) and wanted >= end:
-        exact = True
-    else:
-        exact = False
+    if wanted >= end and base[wanted + cut : wanted + cut + len(old)] == list(old):
+        return wanted, 0
     rarest = min(range(len(old)), key=lambda row: -len(old[row]))
     line = old[rarest]
     rows = [
         row - rarest - cut
         for row, one in enumerate(base)
         if one == line
-        and row - rarest - cut >= (end if not cut else end - cut)
-        and row >= rarest
+        and row - rarest >= max(end, cut)
         and base[row - rarest : row - rarest + len(old)] == list(old)
     ]
-    rows = [row for row in rows if row >= 0 and row + cut >= end]
     if not rows:
         return None
-    best = wanted if exact else min(rows, key=lambda row: (abs(row - wanted), row))
-    return best, len(rows) - 1
+    return min(rows, key=lambda row: (abs(row - wanted), row)), len(rows) - 1

@@ -6,6 +6,7 @@ look-alike elsewhere that got the same change proves nothing about this one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dsv4port.port.edits import Edit
@@ -121,9 +122,19 @@ def _surroundings(
     )
 
 
+def _gained(base: Text, target: Text, lines: Sequence[bytes]) -> float:
+    """Share of the weight of some lines that the target has more often than the base, anywhere."""
+    keys = [b" ".join(line.split()) for line in lines]
+    total = sum(map(weight, keys))
+    gained = sum(weight(key) for key in keys if target.counts[key] > base.counts[key])
+    return gained / total if total else 0.0
+
+
 def _applied_over_a_version(base: Text, target: Text, one: Decided, edit: Edit) -> Decided:
     """A block whose version upstream has close by, so that the border of the merge slipped."""
     if any(line.strip() for line in base.lines[edit.first : edit.stop]):
+        return one
+    if _gained(base, target, edit.lines) < _LIKE:
         return one
     was, became = _surroundings(base, target, one, edit)
     found = presence((), edit.lines, was, became)

@@ -209,17 +209,29 @@ class PortEngine:
     # One way.
 
     def _attempt(self, patch: Patch, base: dict[bytes, File | None]) -> _Attempt:
-        """Port a patch; a second time with what is known then, if upstream has parts of it."""
-        attempt = self._try(patch, base, 0.0)
+        """Port a patch; a second time with what is known then, if upstream has parts of it.
+
+        Other files are only searched when the patch's own do not settle it, and not for a patch
+        that upstream has most of.
+        """
+        attempt = self._try(patch, base, 0.0, None)
         hunks = [report.outcome for report in attempt.reports]
         there = sum(one is Outcome.UPSTREAMED for one in hunks) + 0.5 * sum(
             one is Outcome.PARTLY_UPSTREAMED for one in hunks
         )
-        if not 0 < there < len(hunks):
+        landed = there / len(hunks) if hunks else 0.0
+        relocator = self._relocator if landed < 0.5 and not attempt.outcome.done else None
+        if relocator is None and landed in (0, 1):
             return attempt
-        return self._try(patch, base, there / len(hunks))
+        return self._try(patch, base, landed, relocator)
 
-    def _try(self, patch: Patch, base: dict[bytes, File | None], landed: float) -> _Attempt:
+    def _try(
+        self,
+        patch: Patch,
+        base: dict[bytes, File | None],
+        landed: float,
+        relocator: Relocator | None,
+    ) -> _Attempt:
         states: list[tuple[FilePatch, BaseState]] = []
         ports: list[FilePort] = []
         changes: dict[bytes, File | None] = {}
@@ -250,7 +262,7 @@ class PortEngine:
                 occupant = self._onto.get(found.path)
             ported = FilePorter(
                 found, state, target, path, occupant=occupant, policy=self._policy, moved=moved,
-                landed=landed, relocator=self._relocator, read=read,
+                landed=landed, relocator=relocator, read=read,
             ).port()  # fmt: skip
             ports.append(ported)
             changes |= ported.changes

@@ -15,8 +15,6 @@ from dsv4port.port.text import Text
 
 _SHOWN_LINES = 400
 
-_STRUCTURAL = (Verdict.ADJACENT, Verdict.BOTH_INSERT, Verdict.TOKENS)
-
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -133,7 +131,7 @@ def _rung(part: _Part, placed: Placed) -> Rung:
         return Rung.MERGE
     if one.moved is not None or part.relocated:
         return Rung.RELOCATION
-    if verdict in _STRUCTURAL:
+    if verdict.finer:
         return Rung.STRUCTURAL
     shift = one.resolution.start - one.resolution.edits[0].first
     start = placed.start + shift

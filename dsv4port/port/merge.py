@@ -42,6 +42,11 @@ class Verdict(Enum):
         return self in _APPLIED
 
     @property
+    def finer(self) -> bool:
+        """Whether it was merged where a merge by lines sees a conflict."""
+        return self in (Verdict.ADJACENT, Verdict.BOTH_INSERT, Verdict.TOKENS)
+
+    @property
     def upstream(self) -> bool:
         """Whether the target has it already."""
         return self in (Verdict.PRESENT, Verdict.CHANGED_LATER)

@@ -154,6 +154,9 @@ class Relocator:
             now = self._new(other)
             if now is None or name not in now or len(now) > _LARGEST or other == base.path:
                 continue
+            before = self._old(other)
+            if before is not None and before.count(name) >= now.count(name):
+                continue
             text = Text.of(other, now)
             if text.scopes is None:
                 continue

@@ -68,22 +68,29 @@ class Side:
         self._blobs = blobs
         self._editor = TreeEditor(tree, lambda identifier: reader.read(identifier)[1])
         self._changed: dict[bytes, File | None] = {}
+        self._entries: dict[bytes, Entry | None] = {}
         self.tree = tree
 
     def get(self, path: bytes) -> File | None:
         """The file at a path; None where there is none (a folder is none)."""
         if path in self._changed:
             return self._changed[path]
-        entry = self._editor.get(path)
+        entry = self._entry(path)
         if entry is None or entry.mode == MODE_TREE:
             return None
         if entry.mode == MODE_SUBMODULE:
             return File(entry.mode, b"")
         return File(entry.mode, self._blobs.read(entry.id))
 
+    def _entry(self, path: bytes) -> Entry | None:
+        """The entry of a path that was not changed; the walk down to it is done once."""
+        if path not in self._entries:
+            self._entries[path] = self._editor.get(path)
+        return self._entries[path]
+
     def blob_of(self, path: bytes) -> str | None:
         """Id of the blob at a path that was not changed."""
-        entry = None if path in self._changed else self._editor.get(path)
+        entry = None if path in self._changed else self._entry(path)
         return None if entry is None or entry.mode in (MODE_TREE, MODE_SUBMODULE) else entry.id
 
     def put(self, changes: dict[bytes, File | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from io import BytesIO
@@ -35,6 +36,11 @@ class Text:
     def content(self) -> bytes:
         """The bytes of the file."""
         return b"".join(self.lines)
+
+    @cached_property
+    def counts(self) -> Counter[bytes]:
+        """How often each line is there, whatever its indentation."""
+        return Counter(b" ".join(line.split()) for line in self.lines)
 
     @cached_property
     def scopes(self) -> ScopeMap | None:
