@@ -120,7 +120,7 @@ class Comparison:
                 return FileFate(State.MOVED, other)
         content = self.old.content(path)
         kept = line_likeness(content, self.new.content(path)) if there else 0.0
-        if there and kept >= _FILE_REPLACED:
+        if there and (kept >= _FILE_REPLACED or self._symbols_stayed(path)):
             return FileFate(State.THERE, path, kept)
         best = FileFate(State.REMOVED, None, 0.0)
         for other in self._file_candidates(path):
@@ -164,8 +164,16 @@ class Comparison:
             return False
         return line_likeness(self.old.content(path), self.new.content(path)) < _FILE_REPLACED
 
+    def _symbols_stayed(self, path: str) -> bool:
+        """Whether the path still holds part of what it defined."""
+        before, after = _own_names(self.old, path), _own_names(self.new, path)
+        return len(before & after) > len(before) / 4
+
     def _symbols_went(self, path: str, other: str) -> bool:
         before, after = _own_names(self.old, path), _own_names(self.new, other)
+        symbols = self.old.facts(path).symbols
+        # Constants are many and say little where there are functions or classes.
+        before = {name for name in before if symbols[name].kind in _CALLED} or before
         return len(before) > 0 and len(before & after) >= max(1, len(before) / 2)
 
     # ---- definitions
@@ -355,16 +363,25 @@ class Comparison:
             return Fate(State.REMOVED)
         home = self.fate(owner)
         if home.new is None or home.new.symbol.kind is not SymbolKind.CLASS:
-            return Fate(home.state if home.state is State.UNKNOWN else State.REMOVED)
+            # The class has gone, which is said where it is named; an object of whatever took its
+            # place may well have the member.
+            return Fate(State.UNKNOWN)
         answer = self.new.member(home.new, found.last)
         if isinstance(answer, Found):
             reasons = () if answer.owner == home.new.name else (f"inherited from {answer.owner}",)
             return Fate(State.THERE, answer, True, reasons)
         if isinstance(answer, (Outside, ModuleFound)):
             return Fate(State.UNKNOWN)
-        if self.old.lineage(owner).closed and not self.new.lineage(home.new).closed:
+        if not self.new.outside_bases(home.new) <= self.old.outside_bases(owner):
+            return Fate(State.UNKNOWN)
+        if found.symbol.kind is SymbolKind.ATTRIBUTE and self._still_named(found.last, home.new):
             return Fate(State.UNKNOWN)
         return self._renamed_member(found, owner, home.new) or Fate(State.REMOVED)
+
+    def _still_named(self, name: str, home: Found) -> bool:
+        """Whether the class's files still use the name: it may be set in a way that hides it."""
+        paths = {one.path for one in self.new.lineage(home).classes}
+        return not paths.isdisjoint(self.new.mentions(name))
 
     def _renamed_member(self, found: Found, owner: Found, home: Found) -> Fate | None:
         had = {name for one in self.old.lineage(owner).classes for name, _ in self.old.members(one)}

@@ -333,6 +333,17 @@ class TreeIndex:
             known = self._mro[owner.key] = Lineage(tuple(classes.values()), closed)
         return known
 
+    def outside_bases(self, owner: Found) -> frozenset[str]:
+        """Bases of a class, or of its bases, that are not in the tree, as they are written."""
+        found: set[str] = set()
+        for one in self.lineage(owner).classes:
+            for text in one.symbol.bases:
+                name = text.partition("[")[0]
+                base = self.resolve_in(one, name)
+                if name not in _HARMLESS_BASES and not isinstance(base, Found):
+                    found.add(name.rpartition(".")[2])
+        return frozenset(found)
+
     def resolve_in(self, owner: Found, text: str) -> Answer:
         """Like `resolve`, as seen from a definition; names of the same class come first."""
         facts = self.facts(owner.path)

@@ -144,18 +144,27 @@ def _module_gone(known: Comparison, module: str) -> Finding:
 # ---- definitions
 
 
+_CHANGED_HERE = "which the patch changes"
+
+
 def _edit(known: Comparison, use: Use) -> Iterator[Finding]:
     target = use.target
     assert target is not None
     if known.file(target.path).state is State.REMOVED:
         return
     fate = known.fate(target)
+    owner = known.old.find(target.path, target.owner) if target.owner else None
+    if owner is not None and fate.state is State.UNKNOWN:
+        home = known.fate(owner)
+        if home.state in (State.REMOVED, State.RENAMED, State.MOVED):
+            yield gone_finding(owner, home, WARNING if home.new else ERROR, _CHANGED_HERE)
+        return
     if fate.state in (State.THERE, State.UNKNOWN):
         if fate.new is not None and fate.new.key != target.key:
             yield gone_finding(target, Fate(State.MOVED, fate.new, True, fate.reasons), WARNING)
         return
     severity = ERROR if fate.state is State.REMOVED else WARNING
-    yield gone_finding(target, fate, severity, "which the patch changes")
+    yield gone_finding(target, fate, severity, _CHANGED_HERE)
 
 
 def _define(known: Comparison, use: Use) -> Iterator[Finding]:
@@ -445,14 +454,17 @@ def _call(known: Comparison, use: Use) -> Iterator[Finding]:
 
 def _called_now(known: Comparison, use: Use) -> Found | None:
     """What the call's name stands for in the new version of the patched file."""
-    assert use.call is not None
+    assert use.call is not None and use.target is not None
     path = use.where.path
-    home = path if path in known.new.files else None
-    if path in known.old.files and home is not None and path.endswith(".py"):
-        answer = known.new.resolve(module_of(home), use.call.callee)
-        if isinstance(answer, Found):
-            return answer
-    return None
+    if path not in known.old.files or path not in known.new.files or not path.endswith(".py"):
+        return None
+    module = module_of(path)
+    before = known.old.resolve(module, use.call.callee)
+    if not isinstance(before, Found) or before.key != use.target.key:
+        # The name comes from an import inside of the function.
+        return None
+    answer = known.new.resolve(module, use.call.callee)
+    return answer if isinstance(answer, Found) else None
 
 
 _BY_KIND: dict[UseKind, Callable[[Comparison, Use], Iterator[Finding]]] = {

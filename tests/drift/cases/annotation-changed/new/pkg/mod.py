@@ -1,0 +1,2 @@
+def run(a: int, b: bytes):
+    return a

@@ -1,0 +1,2 @@
+def run(a: int, b: str):
+    return a

@@ -1,0 +1,3 @@
+class Thing:
+    def __init__(self):
+        self.b = 2

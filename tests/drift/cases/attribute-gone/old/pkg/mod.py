@@ -1,0 +1,4 @@
+class Thing:
+    def __init__(self):
+        self.width_limit = 1
+        self.b = 2

@@ -1,0 +1,2 @@
+def a(config):
+    return config.kinds.count("hash") + 1

@@ -1,0 +1,2 @@
+def b(config):
+    return [config.kinds]

@@ -1,0 +1,2 @@
+def a(config):
+    return config.num_hash_layers + 1

@@ -1,0 +1,12 @@
+# A new comment.
+
+def helper(size, scale=1):
+    total = size * scale
+    for step in range(total):
+        if step > size:
+            total += 2 * step
+    return total
+
+
+def other():
+    return 2

@@ -1,0 +1,11 @@
+from dataclasses import dataclass
+
+
+@dataclass
+class CacheConfig:
+    block: int = 16
+
+
+@dataclass
+class Config:
+    cache: CacheConfig

@@ -1,0 +1,2 @@
+def run(a, b):
+    return a

@@ -1,0 +1,5 @@
+from pkg.far import helper
+
+
+def other():
+    return helper(2)

@@ -1,0 +1,4 @@
+class Thing:
+    @property
+    def size(self):
+        return 1

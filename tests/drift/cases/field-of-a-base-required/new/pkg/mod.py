@@ -1,0 +1,12 @@
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True)
+class Base:
+    size: int
+    layers: list
+
+
+@dataclass(kw_only=True)
+class Spec(Base):
+    ratio: int = 1

@@ -1,0 +1,7 @@
+from dataclasses import dataclass
+
+
+@dataclass
+class Spec:
+    size: int
+    version: str = ""

@@ -1,0 +1,6 @@
+from pkg.mod import Spec
+
+spec = Spec(
+    size=1,
+    tokens_each=4,
+)

@@ -1,0 +1,48 @@
+def first(a):
+    return a
+
+
+def second(b):
+    return b + 1
+
+
+line_0 = compute(0, "")
+line_1 = compute(1, "x")
+line_2 = compute(2, "xx")
+line_3 = compute(3, "xxx")
+line_4 = compute(4, "xxxx")
+line_5 = compute(5, "xxxxx")
+line_6 = compute(6, "xxxxxx")
+line_7 = compute(7, "")
+line_8 = compute(8, "x")
+line_9 = compute(9, "xx")
+line_10 = compute(10, "xxx")
+line_11 = compute(11, "xxxx")
+line_12 = compute(12, "xxxxx")
+line_13 = compute(13, "xxxxxx")
+line_14 = compute(14, "")
+line_15 = compute(15, "x")
+line_16 = compute(16, "xx")
+line_17 = compute(17, "xxx")
+line_18 = compute(18, "xxxx")
+line_19 = compute(19, "xxxxx")
+line_20 = compute(20, "xxxxxx")
+line_21 = compute(21, "")
+line_22 = compute(22, "x")
+line_23 = compute(23, "xx")
+line_24 = compute(24, "xxx")
+line_25 = compute(25, "xxxx")
+line_26 = compute(26, "xxxxx")
+line_27 = compute(27, "xxxxxx")
+line_28 = compute(28, "")
+line_29 = compute(29, "x")
+line_30 = compute(30, "xx")
+line_31 = compute(31, "xxx")
+line_32 = compute(32, "xxxx")
+line_33 = compute(33, "xxxxx")
+line_34 = compute(34, "xxxxxx")
+line_35 = compute(35, "")
+line_36 = compute(36, "x")
+line_37 = compute(37, "xx")
+line_38 = compute(38, "xxx")
+line_39 = compute(39, "xxxx")

@@ -1,0 +1,6 @@
+import triton
+
+
+@triton.jit
+def copy_kernel(out, x, n, BLOCK):
+    pass

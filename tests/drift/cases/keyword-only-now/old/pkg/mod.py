@@ -1,0 +1,2 @@
+def run(a, flag=False):
+    return a

@@ -1,0 +1,2 @@
+def Thing(a):
+    return a

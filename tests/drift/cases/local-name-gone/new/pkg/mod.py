@@ -1,0 +1,3 @@
+def run(a):
+    bound = a * 2
+    return bound

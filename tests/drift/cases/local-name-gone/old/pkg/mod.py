@@ -1,0 +1,3 @@
+def run(a):
+    limit = a * 2
+    return limit

@@ -1,0 +1,7 @@
+import math
+
+from pkg.help import shrink
+
+
+def run(a):
+    return shrink(math.sqrt(a))

@@ -1,0 +1,3 @@
+TORCH_LIBRARY(_C, ops) {
+  ops.def("scale_rows(Tensor input, float factor) -> Tensor");
+}

@@ -1,0 +1,5 @@
+from outside import Base
+
+
+class Thing(Base):
+    pass

@@ -1,0 +1,3 @@
+class Backend:
+    def forward(self, x):
+        return x

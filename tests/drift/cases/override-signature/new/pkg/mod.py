@@ -1,0 +1,3 @@
+class Backend:
+    def forward(self, x, mask=None):
+        return x

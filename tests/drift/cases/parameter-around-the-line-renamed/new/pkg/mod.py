@@ -1,0 +1,2 @@
+def run(first_value, b):
+    return first_value + b

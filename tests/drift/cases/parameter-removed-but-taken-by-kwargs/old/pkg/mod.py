@@ -1,0 +1,2 @@
+def run(a, b, scale=1):
+    return a

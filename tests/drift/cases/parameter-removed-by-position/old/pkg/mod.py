@@ -1,0 +1,2 @@
+def run(a, groups, device, dtype):
+    return a

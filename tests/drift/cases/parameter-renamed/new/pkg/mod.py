@@ -1,0 +1,2 @@
+def run(a, cache: int = 0, last: str = ""):
+    return a

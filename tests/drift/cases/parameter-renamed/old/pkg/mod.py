@@ -1,0 +1,2 @@
+def run(a, output: int = 0, last: str = ""):
+    return a

@@ -1,0 +1,2 @@
+def run(a, b=1, *, mode):
+    return a

@@ -1,0 +1,2 @@
+def run(third, first, second):
+    return first

@@ -1,0 +1,2 @@
+def run(first, second, third):
+    return first

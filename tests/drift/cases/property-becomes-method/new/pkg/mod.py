@@ -1,0 +1,3 @@
+class Thing:
+    def size(self):
+        return 1

@@ -1,0 +1,3 @@
+from pkg.far import helper
+
+value = helper(1)

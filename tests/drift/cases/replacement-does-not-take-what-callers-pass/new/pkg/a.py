@@ -1,0 +1,3 @@
+from pkg.mod import helper
+
+value = helper(1, mode=2)

@@ -1,0 +1,9 @@
+x = 1
+
+
+def helper(size, scale=1):
+    total = size * scale
+    for step in range(total):
+        if step > size:
+            total += step
+    return total

@@ -1,0 +1,5 @@
+from pkg.mod import count_ranks
+
+
+def width(block):
+    return block * count_ranks()

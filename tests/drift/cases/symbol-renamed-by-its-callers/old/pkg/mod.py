@@ -1,0 +1,2 @@
+def count_ranks():
+    return decode() * prefill()
