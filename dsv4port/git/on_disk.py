@@ -31,6 +31,4 @@ def files_at(root: Path, path: bytes) -> Iterator[bytes]:
             below = path + folder.removeprefix(top) + b"/"
             here = Path(os.fsdecode(folder))
             yield from (below + name for name in files)
-            yield from (
-                below + name for name in folders if (here / os.fsdecode(name)).is_symlink()
-            )
+            yield from (below + name for name in folders if (here / os.fsdecode(name)).is_symlink())
