@@ -1,0 +1,14 @@
+static int second(int v)
+{
+	int r = v;
+	r += 2;
+	return r;
+}
+
+static int first(int v)
+{
+	int r = v;
+	r += 2;
+	return r;
+}
+

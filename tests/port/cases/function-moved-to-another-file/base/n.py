@@ -1,0 +1,7 @@
+import re
+
+
+def other(x):
+    return re
+
+

@@ -1,0 +1,16 @@
+import re
+
+
+def other(x):
+    return re
+
+
+def weigh_all(x):
+    total = start_value(x)
+    for item in range(x):
+        total += weigh(item)
+        record(total)
+    limit = 77
+    return min(total, limit)
+
+

@@ -1,0 +1,24 @@
+import os
+import sys
+
+
+def alpha(x):
+    y = x + 1
+    y = y * 2
+    z = y - 3
+    return z - 5
+
+
+def beta(x):
+    y = x + 1
+    y = y * 2
+    z = y - 3
+    return z
+
+
+def gamma(x):
+    w = [x]
+    w.append(2)
+    return w
+
+

@@ -1,0 +1,16 @@
+import os
+import sys
+
+
+class One(Base):
+    def run(self):
+        start()
+        stop()
+
+
+class Three(Base):
+    def run(self):
+        start()
+        stop()
+
+

@@ -1,0 +1,6 @@
+def f(done, log):
+    items = [
+        1,
+    ]
+    done()
+    return items

@@ -1,0 +1,7 @@
+def f(done, log):
+    items = [
+        1,
+    ] + [
+    done()
+    ]
+    return items

@@ -1,0 +1,11 @@
+def run(x):
+    one(x)
+    two(x)
+    three(x)
+    four(x)
+    five(x)
+    six(x)
+    seven(x)
+    eight(x)
+    announce_the_start_of_everything(x)
+    remember_when_it_was_started(x)

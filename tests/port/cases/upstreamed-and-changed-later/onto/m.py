@@ -1,0 +1,28 @@
+import os
+import sys
+
+
+def alpha(x):
+    y = x + 1
+    y = y * 2
+    z = y - 3
+    return z
+
+
+def beta(x):
+    y = x + 1
+    y = y * 2
+    if y > 10:
+        logger.info('too large: %s', y)
+        y = clamp_value(y, 12)
+        count_clamped()
+    z = y - 3
+    return z
+
+
+def gamma(x):
+    w = [x]
+    w.append(2)
+    return w
+
+
