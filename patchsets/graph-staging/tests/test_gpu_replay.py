@@ -142,10 +142,11 @@ def test_graphs_replay_from_their_slots_after_profiling(
         for round_, order in enumerate((graphs, graphs[::-1], graphs[::2] + graphs[1::2])):
             for index, graph in enumerate(order):
                 graph.replay(10 * round_ + index)
+                # At once: the graphs have one pool, so a later replay may reuse this output.
+                assert graph.holds(10 * round_ + index)
                 assert communicator.custom_all_reduce(eager) is not None
             for index, graph in enumerate(order):
                 value = 10 * round_ + index
-                assert graph.holds(value)
                 for layer, call in enumerate(graph.calls):
                     slot = car.ops.at(call.reg_buffer, call.nbytes).view(torch.bfloat16)
                     # Untouched by the graphs and the eager calls that came after.
