@@ -43,7 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="put the sha256 of PATH, or of every file below it, into the result file",
+        help="put the sha256 of PATH, of the tree or of the project, into the result file; of a "
+        "folder, that of every file below it",
     )
 
 
@@ -52,7 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers of pytest-xdist report to the process that started them; only that one writes.
     if name and not hasattr(config, "workerinput"):
         facts = _facts(config.getoption("--result-fact"))
-        digests = _digests(config.getoption("--result-digest"), config.rootpath)
+        roots = [Path(config.getoption("--vllm-tree") or "."), config.rootpath]
+        digests = _digests(config.getoption("--result-digest"), roots)
         config.pluginmanager.register(Recorder(Path(name), facts, digests), "result-recorder")
 
 
@@ -81,6 +83,17 @@ class Recorder:
         if report.outcome != "passed" and row["outcome"] == "passed":
             row["outcome"] = _outcome(report)
             row["reason"] = _reason(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that is skipped, or fails, as a whole has no tests to report."""
+        if report.outcome != "passed":
+            self.tests[report.nodeid] = {
+                "id": report.nodeid,
+                "outcome": "error" if report.failed else "skipped",
+                "reason": _reason(report),
+                "markers": [],
+                "measured": {},
+            }
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         rows = sorted(self.tests.values(), key=lambda row: str(row["id"]))
@@ -150,7 +163,7 @@ def _outcome(report: pytest.TestReport) -> str:
     return report.outcome
 
 
-def _reason(report: pytest.TestReport) -> str:
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])[:_REASON_LIMIT]
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -167,12 +180,15 @@ def _facts(pairs: list[str]) -> dict[str, str]:
     return facts
 
 
-def _digests(names: list[str], root: Path) -> dict[str, str]:
+def _digests(names: list[str], roots: list[Path]) -> dict[str, str]:
+    """Names are looked up in the roots, in order, and shown relative to the one that has them."""
     digests = {}
     for name in names:
+        root = next((root for root in roots if (root / name).exists()), None)
+        if root is None:
+            searched = ", ".join(str(root) for root in roots)
+            raise pytest.UsageError(f"--result-digest: there is no {name} in {searched}")
         path = root / name
-        if not path.exists():
-            raise pytest.UsageError(f"--result-digest: there is no {path}")
         files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
         for file in sorted(files):
             shown = file.relative_to(root) if file.is_relative_to(root) else file

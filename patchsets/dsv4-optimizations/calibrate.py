@@ -6,7 +6,7 @@ TREE is a patched tree. DIR receives `o_proj_tile_table.py`, `gate_up_tile_table
 `calibration.json`. A shape gets a row only if its best tile was faster, by more than the margin,
 than the kernels it replaces, measured here and in turn with it. Where those kernels are not
 available nothing is known to be faster, so the tables come out empty. The files go into the patch
-by hand, and with them the largest number of tokens of the chunk-parallel inverse RoPE.
+by hand, and with them the numbers of warps of the inverse RoPE.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "tests"))
 
-TOKENS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 64)
+TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 16, 20, 32, 40, 64)
 INV_ROPE_TOKENS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 64, 80, 128, 160, 256, 320)
 # A tile must win by this much: repeated measurements differ by about one in a hundred.
 MARGIN = 0.03
@@ -39,7 +39,7 @@ def candidates(tokens: int, a_scaled: bool, k: int) -> Iterator[Shape]:
         rows *= 2
     for block_m, block_n, k_blocks, warps in itertools.product(
         sorted({min(rows, 1), min(rows, 2), min(rows, 4), min(rows, 8)}),
-        (2, 4, 8, 16),
+        (1, 2, 4, 8, 16),
         (2, 4, 8, 16, 32),
         (1, 2, 4, 8),
     ):
@@ -51,7 +51,7 @@ def candidates(tokens: int, a_scaled: bool, k: int) -> Iterator[Shape]:
         return
     wide = (16,) if rows <= 16 else (16, min(rows, 64))
     for block_m, block_n, k_blocks, warps in itertools.product(
-        wide, (16, 32), (2, 4, 8), (2, 4, 8)
+        wide, (8, 16, 32), (2, 4, 8, 16), (2, 4, 8, 16)
     ):
         # FP16 copies of both operands pass through shared memory.
         if (block_m + block_n) * k_blocks * 128 * 2 <= 160_000 and warps <= 2 * k_blocks:
@@ -161,24 +161,44 @@ def _weights(cls: Any, n: int, k: int) -> Any:
     return _KEPT[n, k]
 
 
+class WithWarps:
+    """A kernel that is launched with this many warps, whatever the caller says."""
+
+    def __init__(self, kernel: Any, warps: int) -> None:
+        self.kernel = kernel
+        self.warps = warps
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        run = self.kernel[grid]
+        return lambda *args, **meta: run(*args, **meta | {"num_warps": self.warps})
+
+
 def calibrate_inv_rope(kernels: Kernels, tokens: int) -> dict[str, Any]:
     from measuring import compare
     from problems import Attention
 
-    limit = kernels.inv_rope.CHUNK_PARALLEL_MAX_TOKENS
-    kernels.inv_rope.CHUNK_PARALLEL_MAX_TOKENS = max(INV_ROPE_TOKENS)
     arguments = Attention.of(tokens).arguments()
+    per_head = kernels.inv_rope._fused_inv_rope_fp8_quant_per_head
 
-    def launch(**options: Any) -> Callable[[int], None]:
-        return lambda _: kernels.inv_rope.fused_inv_rope_fp8_quant(*arguments, **options)
+    def launch_with_warps(warps: int) -> Callable[[int], None]:
+        """Upstream's kernel with more warps to a head, and so fewer values to a thread."""
 
-    times = compare({"head": launch(), "chunk": launch(chunk_parallel=True)})
-    kernels.inv_rope.CHUNK_PARALLEL_MAX_TOKENS = limit
+        def start(_: int) -> None:
+            kernels.inv_rope._fused_inv_rope_fp8_quant_per_head = WithWarps(per_head, warps)
+            kernels.inv_rope.fused_inv_rope_fp8_quant(*arguments)
+            kernels.inv_rope._fused_inv_rope_fp8_quant_per_head = per_head
+
+        return start
+
+    times = compare({f"{warps} warps": launch_with_warps(warps) for warps in (1, 2, 4)})
     result = {
         "what": "inverse RoPE",
         "tokens": tokens,
         "microseconds": {name: vars(timing) for name, timing in times.items()},
-        "ratio": round(times["chunk"].median / times["head"].median, 4),
+        "ratio": {
+            name: round(timing.median / times["1 warps"].median, 4)
+            for name, timing in times.items()
+        },
     }
     print(json.dumps(result), flush=True)
     return result
@@ -301,6 +321,8 @@ def main() -> None:
     name = torch.cuda.get_device_name()
     import triton
 
+    from dsv4port.testing.record import environment
+
     about = (
         f"{name}, Triton {triton.__version__}, torch {torch.__version__}. Weights outside the L2\n"
         f"cache, medians of captured launches. A row won by more than {MARGIN:.0%} over DeepGEMM."
@@ -313,7 +335,18 @@ def main() -> None:
         source = table_source(variable, what, rows_of(results, size, capability), about)
         (options.out / file).write_text(source)
     (options.out / "calibration.json").write_text(
-        json.dumps({"o_proj": o_proj, "gate_up": gate_up, "inv_rope": inv_rope}, indent=1)
+        json.dumps(
+            {
+                "format": 1,
+                "environment": environment(),
+                "margin": MARGIN,
+                "o_proj": o_proj,
+                "gate_up": gate_up,
+                "inv_rope": inv_rope,
+            },
+            indent=1,
+        )
+        + "\n"
     )
 
 

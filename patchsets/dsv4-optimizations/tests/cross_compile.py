@@ -6,6 +6,7 @@ a process, and the tests beside this file want the other setting.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -56,18 +57,13 @@ def inv_rope(module: Any) -> dict[str, int]:
     sizes = {}
     # The stride that is one is a constant in Triton, in each layout another.
     for layout, unit in (("mn_major", "scale_stride_token"), ("k_major", "scale_stride_k")):
-        sizes[f"chunk {layout}"] = compile_for_sm90(
-            module._fused_inv_rope_fp8_quant_per_chunk,
-            pointers,
-            common | {"MAX_PADDING": 4, unit: 1},
-            1,
-        )
-        sizes[f"head {layout}"] = compile_for_sm90(
-            module._fused_inv_rope_fp8_quant_per_head,
-            pointers,
-            common | {"TMA_ALIGNED_SCALES": False, unit: 1},
-            1,
-        )
+        for warps in (1, 2, 4):
+            sizes[f"{layout}, {warps} warps"] = compile_for_sm90(
+                module._fused_inv_rope_fp8_quant_per_head,
+                pointers,
+                common | {"TMA_ALIGNED_SCALES": False, unit: 1},
+                warps,
+            )
     return sizes
 
 
@@ -99,20 +95,23 @@ def gemv(module: Any, rows: dict[Any, Any], a_scaled: bool) -> dict[str, int]:
 
 def swiglu(module: Any) -> dict[str, int]:
     sizes = {}
-    for ue8m0 in (False, True):
+    for ue8m0, block_t in itertools.product((False, True), (1, 8)):
         constants = {
             "half_width": 256,
             "limit": 10.0,
             "fp8_max": 448.0,
             "eps": 1e-10,
             "GROUP_SIZE": 128,
+            "BLOCK_T": block_t,
             "USE_UE8M0": ue8m0,
             "USE_LIBDEVICE": True,
             "USE_GDC": True,
             "launch_pdl": True,
         }
         pointers = {"gate_up_ptr": "bf16", "q_ptr": "fp8", "scale_ptr": "fp32"}
-        sizes[f"ue8m0={ue8m0}"] = compile_for_sm90(module._swiglu_fp8_quant, pointers, constants, 1)
+        sizes[f"ue8m0={ue8m0}, {block_t} tokens"] = compile_for_sm90(
+            module._swiglu_fp8_quant, pointers, constants, 1
+        )
     return sizes
 
 

@@ -73,7 +73,7 @@ def test_any_other_shape_has_none(tiles: ModuleType, change: dict[str, object]) 
         ("simt", 1, 8, 0, 4),
         ("simt", 1, 8, 4, True),
         ("mma", 8, 16, 4, 4),
-        ("mma", 16, 8, 4, 4),
+        ("mma", 16, 4, 4, 4),
     ],
     ids=str,
 )

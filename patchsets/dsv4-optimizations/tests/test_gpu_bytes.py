@@ -79,16 +79,18 @@ def o_proj_rows(kernel_module: Callable[[str], ModuleType]) -> list[tuple[Any, A
 
 @pytest.mark.parametrize("layout", ["mn_major", "k_major"])
 @pytest.mark.parametrize(("heads", "groups"), HEADS)
-def test_chunks_give_upstreams_bytes(
+@pytest.mark.parametrize("warps", [2, 4])
+def test_more_warps_give_upstreams_bytes(
     quant: ModuleType,
     heads: int,
     groups: int,
     layout: str,
+    warps: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from problems import Attention
 
-    monkeypatch.setattr(quant, "CHUNK_PARALLEL_MAX_TOKENS", max(TOKENS))
+    monkeypatch.setattr(quant, "CHUNK_PARALLEL_WARPS", ((max(TOKENS), warps),))
     for tokens in TOKENS:
         case = Attention.of(tokens, heads, groups)
         case.o[0, 0, 128:256] = 0
@@ -105,7 +107,7 @@ def test_chunks_give_upstreams_bytes(
 def test_the_bytes_are_those_of_a_torch_reference(quant: ModuleType) -> None:
     from problems import Attention
 
-    case = Attention.of(64)
+    case = Attention.of(16)
     fp8, scale = quant.fused_inv_rope_fp8_quant(*case.arguments(), chunk_parallel=True)
     x = case.o.double()
     cos, sin = case.cache[case.positions].double().chunk(2, dim=-1)
@@ -116,9 +118,9 @@ def test_the_bytes_are_those_of_a_torch_reference(quant: ModuleType) -> None:
     absmax = chunks.abs().amax(dim=-1).clamp(min=1e-10)
     expected_scale = torch.exp2(torch.ceil(torch.log2(absmax / 448.0)))
     # A maximum within rounding of a power of two times 448 may fall on either side.
-    assert (scale.flatten() == expected_scale.float().flatten()).float().mean() > 0.999
-    values = chunks / scale.view(64, 8, 4, 1).double()
-    expected = values.clamp(-448, 448).float().to(torch.float8_e4m3fn).view(64, 1, 4096)
+    assert (scale.flatten() == expected_scale.float().flatten()).float().mean() > 0.99
+    values = chunks / scale.reshape(16, 8, 4, 1).double()
+    expected = values.clamp(-448, 448).float().to(torch.float8_e4m3fn).view(16, 1, 4096)
     same = fp8.contiguous().view(torch.uint8) == expected.view(torch.uint8)
     assert same.float().mean() > 0.9999
 

@@ -1,4 +1,4 @@
-"""Inverse RoPE with FP8 quantization: one program a chunk, and the order of the scales."""
+"""Inverse RoPE with FP8 quantization: a warp for each chunk, and the order of the scales."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def whole_storage(scale: torch.Tensor) -> torch.Tensor:
 @pytest.mark.fix
 @pytest.mark.parametrize("layout", ["mn_major", "k_major"])
 @pytest.mark.parametrize(("tokens", "groups"), SHAPES)
-def test_chunks_and_layouts_give_the_bytes_of_the_kernel_they_replace(
+def test_warps_and_layouts_do_not_change_a_byte(
     quant: ModuleType, device: str, tokens: int, groups: int, layout: str
 ) -> None:
     fp8, scale = run(quant, tokens, groups, device)
@@ -145,67 +145,75 @@ def test_an_unknown_layout_and_packed_scales_in_k_major_are_refused(
         run(quant, 1, 1, device, scale_layout="k_major", tma_aligned_scales=True)
 
 
+FITTING = {
+    "num_tokens": 1,
+    "quant_group_size": 128,
+    "chunks_per_head": 4,
+    "rope_start": 64,
+    "half_rope": 32,
+    "tma_aligned_scales": False,
+    "chunk_parallel": True,
+}
+
+
 @pytest.mark.fix
-def test_which_shapes_take_the_chunk_kernel(quant: ModuleType) -> None:
-    fitting = {
-        "num_tokens": 1,
-        "quant_group_size": 128,
-        "chunks_per_head": 4,
-        "rope_start": 64,
-        "half_rope": 32,
-        "tma_aligned_scales": False,
-    }
-    limit = quant.CHUNK_PARALLEL_MAX_TOKENS
-    assert limit >= 1
-    assert quant._use_chunk_parallel(**fitting)
-    assert quant._use_chunk_parallel(**fitting | {"num_tokens": limit})
-    for change in (
-        {"num_tokens": 0},
-        {"num_tokens": limit + 1},
+@pytest.mark.parametrize(
+    ("tokens", "warps"), [(1, 4), (16, 4), (17, 2), (32, 2), (33, 1), (64, 1), (8192, 1)]
+)
+def test_few_tokens_get_more_warps(quant: ModuleType, tokens: int, warps: int) -> None:
+    assert quant._num_warps(**FITTING | {"num_tokens": tokens}) == warps
+
+
+@pytest.mark.fix
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"chunk_parallel": False},
         {"quant_group_size": 64},
         {"chunks_per_head": 2},
         {"rope_start": 0},
         {"half_rope": 16},
         {"tma_aligned_scales": True},
-    ):
-        assert not quant._use_chunk_parallel(**fitting | change), change
+    ],
+    ids=str,
+)
+def test_anything_else_keeps_upstreams_one_warp(
+    quant: ModuleType, change: dict[str, object]
+) -> None:
+    assert quant._num_warps(**FITTING | change) == 1
 
 
 @pytest.mark.fix
 @pytest.mark.parametrize(
-    ("options", "tokens", "kernel"),
+    ("options", "tokens", "warps"),
     [
-        ({}, 1, "head"),
-        ({"chunk_parallel": True}, 1, "chunk"),
-        ({"chunk_parallel": True}, None, "head"),
-        ({"chunk_parallel": True, "tma_aligned_scales": True}, 1, "head"),
+        ({}, 1, 1),
+        ({"chunk_parallel": True}, 1, 4),
+        ({"chunk_parallel": True}, 20, 2),
+        ({"chunk_parallel": True}, 40, 1),
+        ({"chunk_parallel": True, "tma_aligned_scales": True}, 1, 1),
     ],
 )
-def test_the_kernel_that_is_launched(
+def test_how_the_kernel_is_launched(
     quant: ModuleType,
     device: str,
     monkeypatch: pytest.MonkeyPatch,
     options: dict[str, bool],
-    tokens: int | None,
-    kernel: str,
+    tokens: int,
+    warps: int,
 ) -> None:
     launched = []
 
     class Kernel:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
             def launch(*_: object, **meta: object) -> None:
-                launched.append(self.name)
-                assert "launch_pdl" in meta
+                launched.append((grid, meta["num_warps"], "launch_pdl" in meta))
 
             return launch
 
-    monkeypatch.setattr(quant, "_fused_inv_rope_fp8_quant_per_head", Kernel("head"))
-    monkeypatch.setattr(quant, "_fused_inv_rope_fp8_quant_per_chunk", Kernel("chunk"))
-    run(quant, tokens or quant.CHUNK_PARALLEL_MAX_TOKENS + 1, 1, device, **options)
-    assert launched == [kernel]
+    monkeypatch.setattr(quant, "_fused_inv_rope_fp8_quant_per_head", Kernel())
+    run(quant, tokens, 1, device, **options)
+    assert launched == [((-(-tokens // 4) * 4, 2), warps, True)]
 
 
 @pytest.mark.fix

@@ -45,7 +45,7 @@ def reference_activation(gate_up: torch.Tensor) -> torch.Tensor:
     limit = torch.full_like(gate, LIMIT)
     # fmin and fmax return the operand that is a number, as the CUDA kernels do.
     gate = to_bf16(torch.fmin(gate, limit))
-    up = to_bf16(torch.fmax(torch.fmin(up, limit), -limit))
+    up = to_bf16(torch.fmax(torch.fmin(up, limit), -limit)) + 0.0
     return to_bf16(to_bf16(gate / (1.0 + torch.exp(-gate))) * up)
 
 
@@ -164,6 +164,18 @@ def test_a_gate_of_minus_infinity_ends_at_the_lower_bound(swiglu: ModuleType, de
     # The interpreter's lost carry makes -384 of it.
     assert float(q[0, 5].float()) == -448.0 if device == "cuda" else -384.0
     assert torch.isfinite(scale).all()
+
+
+@pytest.mark.parametrize("tokens", [9, 16])
+def test_programs_of_several_tokens_give_the_same_bytes(
+    swiglu: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    gate_up = inputs(tokens, device)
+    q, scale = swiglu.swiglu_fp8_quant(gate_up, LIMIT, False, True)
+    monkeypatch.setattr(swiglu, "ONE_TOKEN_PROGRAMS", 8)
+    several_q, several_scale = swiglu.swiglu_fp8_quant(gate_up, LIMIT, False, True)
+    assert torch.equal(several_q.view(torch.uint8), q.view(torch.uint8))
+    assert torch.equal(several_scale, scale)
 
 
 @pytest.mark.parametrize(("tokens", "aligned"), [(1, 4), (4, 4), (5, 8)])
