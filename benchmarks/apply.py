@@ -41,13 +41,16 @@ GIT = ("git", "-c", "user.name=b", "-c", "user.email=b@example.org", "-c", "comm
 
 @dataclass(frozen=True)
 class Run:
-    """Wall seconds, and peak memory in MiB of the largest process.
+    """Wall seconds, processor seconds of all its processes, and the largest one's peak MiB.
+
+    Processor seconds say more on a machine that others use too, but not what runs side by side.
 
     The kernel counts what this program held when it started the command too, so figures below
     this program's own size (some 60 MiB) read as that.
     """
 
     seconds: float
+    processor: float
     memory: float
 
 
@@ -64,7 +67,7 @@ def run(command: list[str], folder: Path, **environment: str) -> Run:
         if status != 0:
             output.seek(0)
             sys.exit(f"{' '.join(command[:6])} failed:\n{output.read().decode()[-2000:]}")
-    return Run(seconds, usage.ru_maxrss / 1024)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def make_series(old: ImportedPin, new: ImportedPin, folder: Path) -> list[str]:
@@ -285,16 +288,19 @@ def main() -> None:
         if chosen.imports:
             timings |= measure_import(max(2, chosen.runs // 2), Path(name))
     medians = {what: statistics.median(r.seconds for r in found) for what, found in timings.items()}
+    work = {what: statistics.median(r.processor for r in found) for what, found in timings.items()}
     for what, found in timings.items():
         seconds = [result.seconds for result in found]
         peak = max(result.memory for result in found)
         print(f"{what:20} {medians[what]:7.3f} s  ({min(seconds):.3f} to {max(seconds):.3f})"
-              f"  {peak:6.0f} MiB")  # fmt: skip
+              f"  processor {work[what]:6.3f} s  {peak:4.0f} MiB")  # fmt: skip
     for what, rivals in GOALS.items():
         for rival, goal in rivals:
             if what in medians and rival in medians:
                 ratio = medians[rival] / medians[what]
-                print(f"{what}: {ratio:.1f} times as fast as {rival} (goal {goal:g})")
+                work_ratio = work[rival] / work[what]
+                print(f"{what}: {ratio:.1f} times as fast as {rival} (goal {goal:g}), "
+                      f"by processor time {work_ratio:.1f}")  # fmt: skip
             elif what in medians:
                 print(f"{what} against {rival}: not measured, {rival.split()[0]} is not installed")
     if chosen.json:
