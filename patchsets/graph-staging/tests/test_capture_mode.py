@@ -270,6 +270,7 @@ def test_fingerprints_tell_apart_what_must_not_be_mixed(
         request.propose(4 * MIB),
         request.propose(256 * KIB),
         single.propose(8 * MIB),
+        single.propose(256 * KIB),
         fewer.propose(8 * MIB),
     ]
     fingerprints = [proposal.fingerprint for proposal in proposals]
