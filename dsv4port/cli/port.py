@@ -59,9 +59,9 @@ def command(
     replace: Annotated[
         bool, typer.Option("--replace", help="Put aside another series for the pin.")
     ] = False,
-    drift: Annotated[
-        bool, typer.Option("--drift/--no-drift", help="Look for API drift of the series.")
-    ] = True,
+    no_drift: Annotated[
+        bool, typer.Option("--no-drift", help="Do not look for API drift of the series.")
+    ] = False,
     history: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="A clone with upstream's history."),
@@ -77,7 +77,7 @@ def command(
     run = Run.of(context)
     words, targets = list(patches or []), list(onto or [])
     if repository is not None or base is not None:
-        if any((old_pin, dry_run, replace, not drift, history, strict)):
+        if any((old_pin, dry_run, replace, no_drift, history, strict)):
             raise UsageError(
                 "--from, --dry-run, --replace, --no-drift, --history and --strict are for series",
                 fix="leave --repo and --base out, or those",
@@ -103,7 +103,7 @@ def command(
     name, *further = words
     options = PortOptions(read_policy(policy or []), stop)
     request = PortRequest(
-        name, old_pin, options, drift, None if history is None else history.absolute(), dry_run,
+        name, old_pin, options, not no_drift, None if history is None else history.absolute(), dry_run,
         replace,
     )  # fmt: skip
     return port_pins(run, request, tuple(dict.fromkeys([*targets, *further])), strict=strict)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from dsv4port.errors import BadInputError
-from dsv4port.manifest.document import Node, Word, load_document
+from dsv4port.manifest.document import Node, Word, load_document, parse_document
 from dsv4port.manifest.pins import Pins
 from dsv4port.manifest.project import Project
 from dsv4port.manifest.values import (
@@ -19,6 +19,7 @@ from dsv4port.manifest.values import (
     PullRequest,
     check_filled,
     check_name,
+    check_patch_file,
     check_pull_requests,
     check_relative_path,
     check_unique,
@@ -163,16 +164,25 @@ class Upstreamed:
 
     ``fingerprint`` recognises it in the tree. ``companion`` recognises what has to be there
     beside it: with the first and without the second, upstream has the change but not safely.
+    ``patches`` limits it to some files of the series; without it upstream has the whole patchset.
+    ``proof`` says how that was found out.
     """
 
     pin: Name
     prs: tuple[PullRequest, ...] = ()
     fingerprint: Fingerprint | None = None
     companion: Fingerprint | None = None
+    patches: tuple[str, ...] = ()
+    proof: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("pin", self.pin)
         check_pull_requests("prs", self.prs)
+        for patch in self.patches:
+            check_patch_file("patches", patch)
+        check_unique("patches", self.patches)
+        for text in self.proof:
+            check_filled("proof", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +333,7 @@ class Patchset:
         for path in self.upstream_tests:
             check_relative_path("upstream_tests", path)
         check_unique("upstream_tests", self.upstream_tests)
-        check_unique("upstreamed", (entry.pin for entry in self.upstreamed))
+        check_unique("upstreamed", (entry.pin for entry in self.upstreamed if not entry.patches))
         check_unique("kernels", (kernel.name for kernel in self.kernels))
         # Read-only, so that a frozen patchset is frozen all through.
         object.__setattr__(self, "series", MappingProxyType(dict(self.series)))
@@ -347,6 +357,16 @@ def load_patchset(project: Project, name: str, pins: Pins | None = None) -> Patc
             fix=f"make {project.label(file)}, or see `dsv4port list` for what there is",
         )
     root = load_document(file, project.label(file), state=project.state_folder)
+    return _read_patchset(root, folder, pins)
+
+
+def parse_patchset(project: Project, name: str, data: bytes, pins: Pins) -> Patchset:
+    """Like :func:`load_patchset`, from bytes that are not written yet."""
+    root = parse_document(data, project.label(project.patchset_file(name)))
+    return _read_patchset(root, project.patchset_folder(name), pins)
+
+
+def _read_patchset(root: Node, folder: Path, pins: Pins | None) -> Patchset:
     root.require_format(PATCHSET_FORMAT, update="see docs/manifests.md for the present format")
     stated = root.name("name")
     if stated != folder.name:
@@ -450,6 +470,8 @@ def _read_upstreamed(node: Node) -> Upstreamed:
         prs=_read_pull_requests(node),
         fingerprint=_read_fingerprint(node.optional_mapping("fingerprint")),
         companion=_read_fingerprint(node.optional_mapping("companion")),
+        patches=node.optional_texts("patches"),
+        proof=node.optional_texts("proof"),
     )
 
 

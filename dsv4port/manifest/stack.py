@@ -263,5 +263,9 @@ def _is_upstream(project: Project, pins: Pins, pin: Name, name: Name) -> bool:
 
 def _upstream_since(patchset: Patchset, pins: Pins, pin: Name) -> Name | None:
     here = pins.position(pin)
-    since = [entry.pin for entry in patchset.upstreamed if pins.position(entry.pin) <= here]
+    since = [
+        entry.pin
+        for entry in patchset.upstreamed
+        if not entry.patches and pins.position(entry.pin) <= here
+    ]
     return since[0] if since else None

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.synthetic import DEMO_FILES, SOURCE_ROOT, Change, SyntheticProject, make_repository
+from support.port_project import GAMMA_FILES, NEVER, RESOLVED, port_project, upstream_history
+from support.synthetic import (
+    DEMO_FILES,
+    SOURCE_ROOT,
+    Change,
+    SyntheticProject,
+    make_patches,
+    make_repository,
+)
 
 from dsv4port.cli.context import global_options
 from dsv4port.cli.main import COMMANDS, load_command
@@ -140,6 +148,12 @@ def answers(
     for name in ("v1.0.0", "demo", "alpha", "alpha/0002-Tools-Add-a-check.patch"):
         run("show", name)
     run("doctor")
+    uses = {"vllm/use.py": b"from vllm.config import MAX_BATCH\n"}
+    folder = project.root / "mine"
+    folder.mkdir()
+    for file, data in make_patches(DEMO_FILES, [Change("Use", uses)]).items():
+        (folder / file).write_bytes(data)
+    run("drift", "--from", "v1.0.0", "--to", "v1.1.0", "--series", str(folder))
     series = str(project.root / "patchsets" / "alpha" / "v1.0.0")
     run(
         "apply", "--repo", str(project.checkout), "--onto", "refs/dsv4port/pin", "--series", series,
@@ -148,6 +162,26 @@ def answers(
     patch = str(project.root / "patchsets/alpha/v1.0.0/0002-Tools-Add-a-check.patch")
     pin = ("--base", "refs/dsv4port/pin", "--onto", "refs/dsv4port/pin")
     run("port", "--repo", str(project.checkout), *pin, patch)
+    series = port_project(
+        tmp_path_factory.mktemp("series"), preconditions=NEVER,
+        upstreamed=[{"pin": "v2.0.0", "prs": [101], "patches": [GAMMA_FILES[0]]}],
+    )  # fmt: skip
+    history = series.base / "history"
+    upstream_history(history)
+
+    def run_series(*arguments: str) -> None:
+        found.setdefault(arguments[0], []).append(series.run(*arguments, "--json").json)
+
+    run_series("port", "both", "--onto", "v2.0.0", "--history", str(history))
+    run_series("resolve", "--status")
+    run_series("resolve", GAMMA_FILES[1], "--onto", "v2.0.0")
+    worktree = series.root / ".dsv4port" / "resolve" / "worktree"
+    (worktree / "vllm" / "server.py").write_bytes(RESOLVED)
+    run_series("resolve", "--continue", "--author", "Bo <bo@example.org>", "--why", "both hold")
+    run_series("port", "both", "--onto", "v2.0.0", "v3.0.0", "--dry-run")
+    run_series("resolve", GAMMA_FILES[1], "--from", "v1.0.0", "--onto", "v3.0.0")
+    (worktree / "vllm" / "server.py").write_bytes(RESOLVED)
+    run_series("resolve", "--abort")
     return found
 
 
@@ -166,6 +200,9 @@ def test_json_keys_are_those_of_the_program(
     real = {key for answer in answers[section] for key in keys(answer)}
     real = {key for key in real if re.split(r"[.\[]", key)[0] not in ENVELOPE}
     assert not described - real, "documented, never printed"
+    if section == "resolve":
+        # What port says is described there.
+        real = {key for key in real if not re.match(r"pins(\[|$)", key)}
     if section == "show":
         # Manifests are described elsewhere.
         real = {key for key in real if not re.match(r"(pin|patchset)\.", key)}
