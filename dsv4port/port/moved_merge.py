@@ -10,7 +10,7 @@ from dsv4port.port.edits import BaseEdits, Edit, apply_edits
 from dsv4port.port.file_merge import Decided
 from dsv4port.port.merge import Resolution, Verdict, merged_lines
 from dsv4port.port.placement import Place, Proof, compare
-from dsv4port.port.relocate import Home, Relocator
+from dsv4port.port.relocate import Home, Relocator, is_replaced
 from dsv4port.port.scope_merge import innermost, merge_piece
 from dsv4port.port.text import Text
 
@@ -99,6 +99,8 @@ class MovedMerge:
                 # It is still there; its conflict is its own.
                 return None
             home = self._relocator.definition(self._base, scope, (first, stop))
+            if home is not None and is_replaced(self._base, self._target, scope):
+                return None
             if home is not None:
                 return self._in_definition(edit, (first, stop), home)
         return self._in_text(edit)

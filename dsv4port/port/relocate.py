@@ -9,7 +9,9 @@ Only files that differ between the two trees can have received anything. What is
 * *text*: its lines are gone from its file and stand, whole and once, in a file that did not have
   them.
 
-A copy is no move: where the original lives on, nothing has moved. Everything found here is marked
+A copy is no move: where the original lives on, nothing has moved. Nor has it where upstream put
+something else in its place: then those who called it in its file are still there, and call it no
+more (:func:`is_replaced`). Everything found here is marked
 for review by the default policy.
 """
 
@@ -225,6 +227,45 @@ class Relocator:
             )
             self._families[suffix] = paths
         return self._families[suffix]
+
+
+def is_replaced(base: Text, target: Text, scope: Scope) -> bool:
+    """Whether callers of a definition that is gone stay in its file and do without it.
+
+    A caller that is gone too is followed to its own callers. Without any caller that stays, nothing
+    is known, and the answer is no.
+    """
+    if base.scopes is None or target.scopes is None:
+        return False
+    bodies = _bodies(base)
+    living = {name: text for name, text in _bodies(target).items() if name in bodies}
+    gone = {scope.steps[-1].name.encode("utf-8", "surrogateescape")}
+    pending = set(gone)
+    stays = False
+    while pending:
+        name = pending.pop()
+        for caller, text in bodies.items():
+            short = caller.rpartition(".")[2].encode("utf-8", "surrogateescape")
+            if name not in text or short in gone:
+                continue
+            if caller not in living:
+                gone.add(short)
+                pending.add(short)
+            elif gone & living[caller]:
+                return False
+            else:
+                stays = True
+    return stays
+
+
+def _bodies(text: Text) -> dict[str, set[bytes]]:
+    """The words of each function by its qualified name."""
+    assert text.scopes is not None
+    return {
+        scope.name: set(words(text.lines[first - 1 : last]))
+        for scope, first, last in text.scopes.definitions()
+        if scope is not None and scope.steps[-1].kind is ScopeKind.FUNCTION
+    }
 
 
 def _whole(content: bytes, block: bytes, start: int = 0) -> int | None:
