@@ -9,7 +9,7 @@ from dsv4port.drift.extract import is_source
 from dsv4port.drift.facts import Flag, SymbolKind
 from dsv4port.drift.findings import Finding, Kind, Severity
 from dsv4port.drift.index import Found, Place, TreeIndex, is_dataclass, module_of
-from dsv4port.drift.match import gone_finding
+from dsv4port.drift.match import gone_finding, value_findings
 from dsv4port.drift.signature import Change, ParameterChange, parameter_changes
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -101,6 +101,8 @@ def _changes(known: Comparison, old: Found, new: Found) -> Iterator[Finding]:
                 f"operator {old.last} takes ({new.symbol.value} instead of ({old.symbol.value}",
                 old.place, new.place,
             )  # fmt: skip
+    elif old.symbol.kind is SymbolKind.VARIABLE:
+        yield from value_findings(old, new)
     elif old.symbol.kind is SymbolKind.FUNCTION:
         if old.symbol.parameters != new.symbol.parameters:
             for change in parameter_changes(old.symbol.parameters, new.symbol.parameters):

@@ -65,6 +65,8 @@ class Kind(Enum):
     """What is passed by position reaches another parameter."""
     DEFAULT_CHANGED = "default-changed"
     """A parameter that is left out has another default."""
+    VALUE_CHANGED = "value-changed"
+    """A constant has another value."""
     ANNOTATION_CHANGED = "annotation-changed"
     """A parameter has another type."""
     FIELD_REMOVED = "field-removed"

@@ -23,7 +23,7 @@ class Instance:
 class Bound:
     """A method (or other member) reached through an instance or class.
 
-    ``implicit`` says that the call does not pass the first parameter.
+    ``implicit`` says that the call does not pass the first parameter, if it is not a static method.
     """
 
     member: Found
@@ -82,7 +82,7 @@ class Typer:
         if isinstance(value, Instance):
             answer = self.index.member(value.of, name)
             if isinstance(answer, Found):
-                return Bound(answer, value.of, not answer.symbol.flags & Flag.STATIC)
+                return Bound(answer, value.of, True)
             return answer
         if isinstance(value, ModuleFound):
             return self.index.lookup(value.module, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -210,6 +211,7 @@ def _import(known: Comparison, use: Use) -> Iterator[Finding]:
         return
     if use.target is not None and isinstance(answer, Found):
         yield from _kind_change(use.target, answer)
+        yield from value_findings(use.target, answer)
 
 
 def _kind_change(old: Found, new: Found) -> Iterator[Finding]:
@@ -220,6 +222,26 @@ def _kind_change(old: Found, new: Found) -> Iterator[Finding]:
             f"{old.name} was a {old.symbol.kind.value} and is a {new.symbol.kind.value}",
             old.place, new.place,
         )  # fmt: skip
+
+
+def value_findings(old: Found, new: Found) -> Iterator[Finding]:
+    """A constant at module level whose plain value changed."""
+    before, after = old.symbol.value, new.symbol.value
+    if (
+        old.symbol.kind is new.symbol.kind is SymbolKind.VARIABLE
+        and not old.owner
+        and before != after
+        and before is not None
+        and after is not None
+        and _LITERAL.fullmatch(before)
+    ):
+        yield Finding(
+            Kind.VALUE_CHANGED, Severity.NOTE, _subject(old),
+            f"{old.name} is {after} instead of {before}", old.place, new.place,
+        )  # fmt: skip
+
+
+_LITERAL = re.compile(r"""-?[\d._]+(?:e-?\d+)?|0x[0-9a-fA-F]+|"[^"]*"|'[^']*'|True|False|None""")
 
 
 def _read(known: Comparison, use: Use) -> Iterator[Finding]:

@@ -63,7 +63,8 @@ class Use:
         target: the definition in the old tree, where there is one.
         subject: what is used, as written, where the kind says so.
         call: how it is called.
-        bound: the call does not pass the first parameter (a method of an instance).
+        bound: reached through an instance (or a class method): unless it is static, the call does
+            not pass the first parameter.
         parameters: of the patch's own version.
         owner: the class of upstream's through which a member is read, or which is subclassed.
         implements: names that the subclass defines.

@@ -1,0 +1,3 @@
+class Thing:
+    def area(self, width, height):
+        return width * height
