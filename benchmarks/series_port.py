@@ -2,10 +2,8 @@
 
 *Release*: the changes of 180 files between 0.26.0 and 0.27.0, one mail a file, ported to 0.28.0.
 All of it is upstream there, some changed again since: at least 170 should be recognised as
-upstreamed, whole or by hunk, and none applied again. *Applied again* means that a line which the
-patch adds, and which 0.28.0 has as often as 0.27.0, is in the result more often; what upstream took
-back since (0.28.0 has the lines of 0.26.0 again) cannot be known from two trees and is counted
-apart.
+upstreamed, whole or by hunk, and none applied again. What upstream took back since (0.28.0 has a
+hunk's place as 0.26.0 had it) cannot be told from two trees and is counted apart.
 
 *Local*: 180 edits of one line in a function of the same files, ported to 0.28.0 and to 0.33.0. At
 most half of git's conflicts, and every accepted hunk in the scope it was made in.
@@ -37,6 +35,7 @@ from dsv4port.apply.scopes import scope_map
 from dsv4port.git.process import Git
 from dsv4port.manifest.pins import load_pins
 from dsv4port.manifest.project import Project
+from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.write import format_mailbox
 from dsv4port.upstream.cache import Cache
 from dsv4port.upstream.pins import ImportedPin, ensure_pin
@@ -117,18 +116,11 @@ def release(repository: Path, folder: Path) -> dict[str, Any]:
     again: list[str] = []
     taken_back: list[str] = []
     recognised = 0
-    before = new.tree
     for row in answer["patches"]:
         hunks = [hunk["outcome"] for hunk in row["hunks"]]
         recognised += any(one in ("upstreamed", "partly-upstreamed") for one in hunks)
-        for path in row["changed"]:
-            versions = [content(repository, tree, path) or b"" for tree in
-                        (old.tree, middle.tree, before, row["tree"])]  # fmt: skip
-            if _applied_again(*versions):
-                again.append(row["file"])
-            else:
-                taken_back.append(row["file"])
-        before = row["tree"]
+        if row["changed"]:
+            (again if applied_again(repository, new.tree, row) else taken_back).append(row["file"])
     sides = [_side(repository, old, middle, row) for row in answer["patches"]]
     rival = Counter(one for one, _ in by_git(repository, old.tree, new.tree, sides))
     return {
@@ -144,13 +136,24 @@ def _side(repository: Path, old: ImportedPin, middle: ImportedPin, row: dict[str
     return tree_with(repository, old.tree, path, blob)
 
 
-def _applied_again(old: bytes, middle: bytes, before: bytes, after: bytes) -> bool:
-    """Whether a line that 0.28.0 has kept since 0.27.0 is in the result once more."""
-    counts = [Counter(text.split(b"\n")) for text in (old, middle, before, after)]
-    return any(
-        line.strip() and counts[3][line] > counts[2][line] >= counts[1][line] > counts[0][line]
-        for line in counts[3]
-    )
+def applied_again(repository: Path, onto: str, row: dict[str, Any]) -> bool:
+    """Whether a hunk was put in although 0.28.0 does not have its place as 0.26.0 had it.
+
+    Where all lines of the hunk's old side stand in 0.28.0 and the lines it adds do not, upstream
+    took it back.
+    """
+    files = parse_patch(Path(row["file"]).read_bytes(), row["file"]).files
+    for hunk in row["hunks"]:
+        if hunk["outcome"] not in ("exact", "offset", "merged", "relocated", "partly-upstreamed"):
+            continue
+        patch = next(one for one in files if os.fsdecode(one.path) == hunk["file"])
+        old, new = (b"".join(side) for side in (
+            patch.hunks[hunk["number"] - 1].old_lines, patch.hunks[hunk["number"] - 1].new_lines,
+        ))  # fmt: skip
+        text = content(repository, onto, hunk["file"]) or b""
+        if old not in text or new in text:
+            return True
+    return False
 
 
 # Local edits.

@@ -17,7 +17,7 @@ from dsv4port.patch.model import BinaryMethod, ChangeKind, FilePatch
 from dsv4port.port.content_port import port_content
 from dsv4port.port.edits import BaseEdits, apply_edits, locate
 from dsv4port.port.hunk_reports import exact_report, not_in_base
-from dsv4port.port.outcomes import HunkReport, Outcome, Policy, Rung
+from dsv4port.port.outcomes import HunkReport, Outcome, Policy, Rung, judged
 from dsv4port.port.presence import presence
 from dsv4port.port.relocate import Relocator
 from dsv4port.port.text import Text, split_lines
@@ -167,6 +167,12 @@ class FilePorter:
 
     def port(self) -> FilePort:
         """Decide everything about the file."""
+        found = self._port()
+        return FilePort(
+            tuple(judged(report, self._policy) for report in found.reports), found.changes
+        )
+
+    def _port(self) -> FilePort:
         state, target = self._state, self._target
         if state.problem:
             return self._whole(Outcome.CONFLICT, None, state.problem)
@@ -219,6 +225,7 @@ class FilePorter:
                 f"upstream added this file and changed it: it has {there.survives:.0%} of its "
                 "lines",
                 {}, score=there.score, upstream=target.content,
+                review="upstream's file is not the patch's: compare them before dropping it",
             )  # fmt: skip
         return self._whole(
             Outcome.CONFLICT, None, "upstream added another file under this name",
@@ -399,17 +406,18 @@ class FilePorter:
 
     def _report(
         self, outcome: Outcome, rung: Rung | None, reason: str, *,
-        score: float | None = None, upstream: bytes | None = None,
+        score: float | None = None, upstream: bytes | None = None, review: str = "",
     ) -> HunkReport:  # fmt: skip
         return HunkReport(
             self._patch.path, 0, outcome, rung, reason,
             new_path=self._path if self._moved else None, score=score, upstream=upstream,
+            review=review,
         )  # fmt: skip
 
     def _whole(
         self, outcome: Outcome, rung: Rung | None, reason: str,
         changes: dict[bytes, File | None] | None = None, *,
-        score: float | None = None, upstream: bytes | None = None,
+        score: float | None = None, upstream: bytes | None = None, review: str = "",
     ) -> FilePort:  # fmt: skip
-        report = self._report(outcome, rung, reason, score=score, upstream=upstream)
+        report = self._report(outcome, rung, reason, score=score, upstream=upstream, review=review)
         return FilePort((report,), changes or {})

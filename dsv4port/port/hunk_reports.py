@@ -9,7 +9,7 @@ from dsv4port.port.edits import BaseEdits, Edit, Placed
 from dsv4port.port.file_merge import Decided
 from dsv4port.port.merge import Verdict
 from dsv4port.port.moved_merge import Rehomed
-from dsv4port.port.outcomes import Decision, HunkReport, Outcome, Policy, Rung, combined
+from dsv4port.port.outcomes import HunkReport, Outcome, Policy, Rung, combined, judged
 from dsv4port.port.placement import Place
 from dsv4port.port.text import Text
 
@@ -88,18 +88,16 @@ def _report(
     rung = max(rungs, key=list(Rung).index) if outcome.done else None
     reason, review = _texts(speaker, outcome, placed)
     doubts = [review, *(part.decided.resolution.doubt for part in parts)]
-    if outcome.done and any(policy.of(each) is Decision.REFUSE for each in rungs):
-        outcome, reason = Outcome.CONFLICT, f"the policy refuses what the rung found: {reason}"
-        rung = None
-    elif rung is not None and any(policy.of(each) is Decision.REVIEW for each in rungs):
-        doubts.append(f"the policy asks to look at what the rung `{rung.value}` found")
+    if any(part.decided.resolution.verdict is Verdict.CHANGED_LATER for part in parts):
+        # Changed after it landed, or before: two trees cannot tell, and a person decides.
+        doubts.append("upstream's text is not the patch's: compare them before dropping it")
     old, new = one.proof.old, one.proof.new
     if one.moved is not None and old is None:
         old, new = one.moved
     scores = [
         part.decided.resolution.score for part in parts if part.decided.resolution.score is not None
     ]
-    return HunkReport(
+    report = HunkReport(
         path, index + 1, outcome, rung,
         reason if outcome is not Outcome.EXACT else "",
         None if old is None else old.name,
@@ -111,6 +109,7 @@ def _report(
         min(scores) if scores else None,
         _upstream(one, speaker.target) if outcome in _SHOWN else None,
     )  # fmt: skip
+    return judged(report, policy, rungs)
 
 
 _SHOWN = (Outcome.UPSTREAMED, Outcome.PARTLY_UPSTREAMED, Outcome.CONFLICT)

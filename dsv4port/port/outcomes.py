@@ -6,8 +6,8 @@ for each rung whether its answers are taken, taken but marked for review, or ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
@@ -123,6 +123,27 @@ class HunkReport:
             raise ValueError("every outcome but EXACT has a reason")
         if self.score is not None and not 0 <= self.score <= 1:
             raise ValueError(f"a score is between 0 and 1, not {self.score}")
+
+
+def judged(report: HunkReport, policy: Policy, rungs: Iterable[Rung] = ()) -> HunkReport:
+    """A report after the policy had its say about its rung, and about ``rungs`` used beside it."""
+    if not report.outcome.done or report.rung is None:
+        return report
+    used = list(dict.fromkeys((*rungs, report.rung)))
+    refused = [rung.value for rung in used if policy.of(rung) is Decision.REFUSE]
+    if refused:
+        return replace(
+            report, outcome=Outcome.CONFLICT, rung=None,
+            reason=f"the policy refuses what the rung `{refused[0]}` found"
+            + (f": {report.reason}" if report.reason else ""),
+        )  # fmt: skip
+    look = [rung.value for rung in used if policy.of(rung) is Decision.REVIEW]
+    if not look:
+        return report
+    text = f"the policy asks to look at what the rung `{look[-1]}` found"
+    if text in report.review:
+        return report
+    return replace(report, review="; ".join(filter(None, (report.review, text))))
 
 
 _DOUBT = (

@@ -1,0 +1,12 @@
+def inner_helper(x):
+    value = weigh(x)
+    value = value * 17
+    record_result(value)
+    return value - 3
+
+
+def outer(x):
+    first = prepare(x)
+    return inner_helper(first)
+
+

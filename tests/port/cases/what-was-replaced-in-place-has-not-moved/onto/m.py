@@ -1,0 +1,5 @@
+def outer(x):
+    first = prepare(x)
+    return compiled_kernel(first)
+
+
