@@ -109,6 +109,32 @@ def linear_kernel_with_another_output_does_not_ask() -> None:
     assert path.asked == 0
 
 
+def linear_kernel_is_traced_without_a_break() -> None:
+    """Every block-FP8 model with compilation goes through this function."""
+    import torch
+
+    kernel = block_kernel()
+    layer = linear_layer(None)
+    compiled = torch.compile(kernel.apply_weights, backend="eager", fullgraph=True)
+    x = torch.zeros(3, 4, dtype=torch.bfloat16)
+    assert compiled(layer, x).shape == (3, 8)
+
+
+def inverse_rope_is_traced_without_a_break() -> None:
+    import importlib
+
+    import torch
+
+    module = importlib.import_module("vllm.models.deepseek_v4.common.ops.fused_inv_rope_fp8_quant")
+    compiled = torch.compile(module.fused_inv_rope_fp8_quant, backend="eager", fullgraph=True)
+    o = torch.randn(2, 2, 512).to(torch.bfloat16)
+    arguments = (o, torch.arange(2), torch.randn(2, 64), 1, 2)
+    for options in ({}, {"chunk_parallel": True, "scale_layout": "k_major"}):
+        fp8, scale = compiled(*arguments, **options)
+        assert fp8.shape == (2, 1, 1024)
+        assert scale.shape == (2, 1, 8)
+
+
 def deep_gemm_kernel(family: int, key: Any = None) -> Any:
     from vllm.model_executor.kernels.linear.scaled_mm import deep_gemm
     from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym
@@ -262,6 +288,54 @@ def the_attention_layer_decides_at_construction() -> None:
     assert seen[0]["gemv_capability"] is None
 
 
+def the_moe_installs_its_paths_at_construction() -> None:
+    import torch
+    from contract_config import matching_config
+    from vllm.model_executor.layers.activation import SiluAndMulWithClamp
+    from vllm.models.deepseek_v4.nvidia import dsv4port_device, model
+    from vllm.models.deepseek_v4.nvidia.ops import gate_up_gemv
+
+    capability = SimpleNamespace(major=9, minor=0)
+    platform = SimpleNamespace(
+        is_cuda=lambda: True,
+        get_device_capability=lambda: capability,
+        is_device_capability_family=lambda family: family == 90,
+    )
+    dsv4port_device.current_platform = model.current_platform = platform
+    gate_up_gemv.GATE_UP_TILES = {
+        gate_up_gemv_row(): gate_up_gemv.Tile("simt", 1, 4, 4, 4),
+    }
+
+    def experts(**change: Any) -> Any:
+        gate_up = torch.nn.Module()
+        gate_up.prefix, gate_up.tp_size = "model.layers.0.ffn.shared_experts.gate_up_proj", 8
+        vars(gate_up).update(change)
+        activation = SiluAndMulWithClamp.__new__(SiluAndMulWithClamp)
+        torch.nn.Module.__init__(activation)
+        activation.swiglu_limit, activation.alpha, activation.beta = 10.0, 1.0, 0.0
+        return SimpleNamespace(gate_up_proj=gate_up, down_proj=torch.nn.Module(), act_fn=activation)
+
+    def installed(config: Any, **change: Any) -> Any:
+        owner = SimpleNamespace(shared_experts=experts(**change))
+        model.DeepseekV4MoE._install_shared_expert_paths(owner, config)
+        return owner.shared_experts.gate_up_proj.single_token_gemv
+
+    assert isinstance(installed(matching_config()), gate_up_gemv.GateUpGemv)
+    hinted = matching_config()
+    hinted.attention_config.backend = None
+    assert isinstance(installed(hinted), gate_up_gemv.GateUpGemv)
+    assert installed(matching_config(), tp_size=4) is None
+    other = matching_config()
+    other.parallel_config.tensor_parallel_size = 4
+    assert installed(other) is None
+
+
+def gate_up_gemv_row() -> Any:
+    from vllm.models.deepseek_v4.nvidia.ops.small_m_gemv_tiles import GemvShape
+
+    return GemvShape(1, 512, 4096, 1, (9, 0), "float32")
+
+
 def the_op_has_a_schema_with_defaults() -> None:
     """Callers that do not know the new arguments keep working."""
     import importlib
@@ -279,11 +353,14 @@ CHECKS: tuple[Callable[[], None], ...] = (
     linear_kernel_without_a_path_is_upstreams,
     linear_kernel_that_takes_bf16_does_not_ask,
     linear_kernel_with_another_output_does_not_ask,
+    linear_kernel_is_traced_without_a_break,
+    inverse_rope_is_traced_without_a_break,
     deep_gemm_consumes_a_quantized_activation,
     deep_gemm_says_which_activation_it_takes,
     deep_gemm_refuses_another_activation,
     flashinfer_does_not_take_a_quantized_activation,
     the_op_has_a_schema_with_defaults,
+    the_moe_installs_its_paths_at_construction,
     # Last: it replaces the base class's constructor.
     the_attention_layer_decides_at_construction,
 )

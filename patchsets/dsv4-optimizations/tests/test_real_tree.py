@@ -26,6 +26,7 @@ NOT_A_FIX = {
     "linear_kernel_without_a_path_is_upstreams",
     "linear_kernel_that_takes_bf16_does_not_ask",
     "linear_kernel_with_another_output_does_not_ask",
+    "linear_kernel_is_traced_without_a_break",
     "flashinfer_does_not_take_a_quantized_activation",
 }
 
