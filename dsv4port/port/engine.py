@@ -25,10 +25,15 @@ from dsv4port.port.sides import Blobs, Side
 
 @dataclass(frozen=True, slots=True)
 class PortItem:
-    """A patch as the engine takes it: the name it is reported under, and its parsed form."""
+    """A patch as the engine takes it: the name it is reported under, and its parsed form.
+
+    ``more`` are further patches of the same file, which change again what it changed; all of them
+    are ported, or none.
+    """
 
     key: str
     patch: Patch
+    more: tuple[Patch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,8 @@ class PortEngine:
         paths = dict.fromkeys(
             path
             for item in items
-            for found in item.patch.files
+            for patch in (item.patch, *item.more)
+            for found in patch.files
             for path in (found.old_path, found.new_path)
             if path is not None
         )
@@ -149,6 +155,32 @@ class PortEngine:
 
     def port(self, item: PortItem) -> PatchPort:
         """Port one patch; nothing of a patch in conflict stays."""
+        report = self._port(item) if not item.more else self._port_parts(item)
+        self._reports.append(report)
+        return report
+
+    def _port_parts(self, item: PortItem) -> PatchPort:
+        """A file with several patches: all of them are tried, and all or none stay."""
+        tree = self._onto.tree
+        before: dict[bytes, File | None] = {}
+        parts: list[PatchPort] = []
+        for patch in (item.patch, *item.more):
+            found = self._port(PortItem(item.key, patch), before)
+            parts.append(found)
+        outcome = combined([part.outcome for part in parts])
+        if not outcome.done and before:
+            self._onto.write(before, self._sink)
+        return PatchPort(
+            item.key, outcome, self._onto.tree if outcome.done else tree,
+            tuple(hunk for part in parts for hunk in part.hunks),
+            tuple(sorted({path for part in parts for path in part.changed}))
+            if outcome.done else (),
+            tuple(dict.fromkeys(key for part in parts for key in part.depends if key != item.key)),
+            any(part.without for part in parts),
+        )  # fmt: skip
+
+    def _port(self, item: PortItem, before: dict[bytes, File | None] | None = None) -> PatchPort:
+        """Port one patch; ``before`` notes what stood where it changes the target."""
         attempt = self._attempt(item.patch, {})
         touched = {path for found in item.patch.files for path in (found.old_path, found.new_path)
                    if path is not None}  # fmt: skip
@@ -163,6 +195,9 @@ class PortEngine:
                 attempt, without = second, True
         outcome = attempt.outcome
         if outcome.done:
+            if before is not None:
+                for path in attempt.changes:
+                    before.setdefault(path, self._onto.get(path))
             self._onto.write(attempt.changes, self._sink)
         report = PatchPort(
             item.key, outcome, self._onto.tree, tuple(attempt.reports),
@@ -176,7 +211,6 @@ class PortEngine:
         else:
             for path in touched:
                 self._failed.setdefault(path, []).append(item.key)
-        self._reports.append(report)
         return report
 
     def report(self) -> PortReport:

@@ -28,27 +28,39 @@ _EXTENDED = (
 
 
 def read_patch(data: bytes, name: str) -> Patch:
-    """Read a patch file.
+    """Read a patch file that changes no file twice.
+
+    Raises:
+        PatchFormatError, UnsafePathError: as :func:`read_patches`; it changes a file twice.
+    """
+    parts = read_patches(data, name)
+    if len(parts) > 1:
+        raise PatchFormatError(
+            f"{name}: two sections for one file", fix="split the file into one patch for each"
+        )
+    return parts[0]
+
+
+def read_patches(data: bytes, name: str) -> tuple[Patch, ...]:
+    """Read a patch file: one patch, or several in order where it changes a file again.
 
     Raises:
         PatchFormatError: it is malformed for the loose reader too; the error is the strict one's.
         UnsafePathError: it would write outside the tree.
     """
     try:
-        return parse_patch(data, name)
-    except UnsafePathError:
-        raise
-    except PatchFormatError as error:
+        return (parse_patch(data, name),)
+    except (PatchFormatError, UnsafePathError) as error:
         try:
-            files, preamble = _loose(data, name)
-        except PatchFormatError:
+            parts, preamble = _loose(data, name)
+        except (PatchFormatError, UnsafePathError):
             raise error from None
-        if not files:
+        if not parts:
             raise
-        return Patch(preamble, files, b"", None, None, data)
+        return tuple(Patch(preamble, files, b"", None, None, data) for files in parts)
 
 
-def _loose(data: bytes, name: str) -> tuple[tuple[FilePatch, ...], bytes]:
+def _loose(data: bytes, name: str) -> tuple[list[tuple[FilePatch, ...]], bytes]:
     lines = BytesIO(data.replace(b"\r\n", b"\n") if _is_converted(data) else data).readlines()
     sections: list[list[bytes]] = []
     first = at = 0
@@ -61,25 +73,22 @@ def _loose(data: bytes, name: str) -> tuple[tuple[FilePatch, ...], bytes]:
             first = at
         sections.append(section)
         at = after
-    files: list[FilePatch] = []
+    parts: list[list[FilePatch]] = []
+    seen: set[bytes] = set()
     for section in sections:
         found, _ = parse_diff(b"".join(section), name)
-        files += found
-    _refuse_twice(files, name)
-    return tuple(files), b"".join(lines[:first])
+        paths = {path for file in found for path in (file.old_path, file.new_path) if path}
+        if not parts or paths & seen:
+            parts.append([])
+            seen = set()
+        parts[-1] += found
+        seen |= paths
+    return [tuple(files) for files in parts], b"".join(lines[:first])
 
 
 def _is_converted(data: bytes) -> bool:
     """Whether every line of the file ends in CRLF, headers included: then it was converted."""
     return data.count(b"\r\n") == data.count(b"\n") > 0
-
-
-def _refuse_twice(files: list[FilePatch], name: str) -> None:
-    seen: set[bytes] = set()
-    for file in files:
-        if file.path in seen:
-            raise PatchFormatError(f"{name}: two sections for one file")
-        seen.add(file.path)
 
 
 def _section(lines: list[bytes], at: int) -> tuple[list[bytes] | None, int]:
@@ -149,8 +158,6 @@ def _name(text: bytes) -> bytes | None:
     text = _STAMP.sub(b"", text, count=1)
     if text == b"/dev/null":
         return None
-    while text.startswith(b"./"):
-        text = text[2:]
     return text.partition(b"/")[2].lstrip(b"/") or text
 
 

@@ -11,7 +11,7 @@ from dsv4port.git.reader import ObjectReader
 from dsv4port.git.repository import open_repository
 from dsv4port.port.engine import PortEngine, PortItem, PortReport, port_series
 from dsv4port.port.outcomes import Policy
-from dsv4port.port.reading import read_patch
+from dsv4port.port.reading import read_patches
 
 
 def port_in_repository(
@@ -33,7 +33,7 @@ def port_in_repository(
         BadInputError: no such repository, revision or file, or a malformed patch.
     """
     opened = open_repository(repository)
-    items = [PortItem(str(path), read_patch(read_patch_bytes(path), str(path))) for path in patches]
+    items = [_read(path) for path in patches]
     trees = [opened.tree_id(name) for name in (base, onto)]
     with PackWriter(opened.objects) as pack, ObjectReader(opened.git) as reader:
         engine = PortEngine(
@@ -42,3 +42,8 @@ def port_in_repository(
         report = port_series(engine, items, stop=stop)
         pack.finish()
     return report
+
+
+def _read(path: Path) -> PortItem:
+    first, *more = read_patches(read_patch_bytes(path), str(path))
+    return PortItem(str(path), first, tuple(more))

@@ -17,9 +17,25 @@ def parses(path: bytes, lines: Sequence[bytes]) -> bool | None:
     language = language_of(path)
     if language is None:
         return None
+    if path.endswith((b".py", b".pyi")):
+        # The grammar lets pass what Python refuses: indentation, misplaced keywords.
+        return _is_python(b"".join(lines))
     from dsv4port.apply.grammar import parse
 
     return not parse(language, b"".join(lines)).root_node.has_error
+
+
+def _is_python(content: bytes) -> bool:
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(content)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
 
 
 def without_broken(
