@@ -217,6 +217,7 @@ def _find(
                 key=lambda one: one.sort_key,
             )
         applied = apply_to_pin(series.items, bench.reader, old_pin.commit)
+        bench.learn(applied)
         folders = folders_of(applied)
         return drift_of_series(
             bench.index(old_pin, folders), bench.index(new_pin, folders), applied,

@@ -29,6 +29,7 @@ _MOVED = 0.6
 went along; without them it takes `_SURELY_MOVED`."""
 _SURELY_MOVED = 0.9
 _FILE_MOVED = 0.5
+_KEPT_TREES = 32
 _FILE_REPLACED = 0.35
 
 
@@ -86,6 +87,8 @@ class Comparison:
         blob = index.files[path]
         known = self._syntax.get(blob)
         if known is None:
+            if len(self._syntax) >= _KEPT_TREES:
+                self._syntax.pop(next(iter(self._syntax)))
             known = self._syntax[blob] = Syntax(index.content(path))
         return known
 

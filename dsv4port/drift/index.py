@@ -65,6 +65,11 @@ class Found:
         return self.path, self.name
 
     @property
+    def is_method(self) -> bool:
+        """Whether it is called where it is used, and not read: no property, no variable."""
+        return self.symbol.kind is SymbolKind.FUNCTION and not self.symbol.flags & Flag.PROPERTY
+
+    @property
     def last(self) -> str:
         """The last part of its name."""
         return self.name.rpartition(".")[2]
@@ -112,6 +117,8 @@ class MemoryFacts:
             read = reader_of(path)
             if read is not None:
                 blob = blob_id(content)
+                if below is not None and below.facts(blob) is not None:
+                    continue
                 found = read(content)
                 self._facts[blob] = found.facts
                 self._calls[blob] = tuple(found.calls)

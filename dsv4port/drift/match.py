@@ -262,21 +262,20 @@ def _read(known: Comparison, use: Use) -> Iterator[Finding]:
         return
     if fate.state is State.THERE:
         assert fate.new is not None
-        was_called = _is_method(target)
-        if was_called != _is_method(fate.new) and SymbolKind.CLASS not in (
-            target.symbol.kind, fate.new.symbol.kind
-        ):  # fmt: skip
-            now = "a method" if _is_method(fate.new) else "an attribute"
+        new = fate.new
+        if target.is_method:
+            # An attribute may hold what can be called; a property gives something else.
+            changed = bool(new.symbol.flags & Flag.PROPERTY)
+        else:
+            changed = new.is_method and not use.called
+        if changed:
+            now = "a method" if new.is_method else "a property"
             yield Finding(
                 Kind.KIND_CHANGED, ERROR, _subject(target), f"{target.name} is {now} now",
-                target.place, fate.new.place,
+                target.place, new.place,
             )  # fmt: skip
         return
     yield gone_finding(target, fate, ERROR)
-
-
-def _is_method(found: Found) -> bool:
-    return found.symbol.kind is SymbolKind.FUNCTION and not found.symbol.flags & Flag.PROPERTY
 
 
 def gone_finding(target: Found, fate: Fate, severity: Severity, why: str = "") -> Finding:
@@ -468,7 +467,11 @@ def _call(known: Comparison, use: Use) -> Iterator[Finding]:
         new = _called_now(known, use) or fate.new
         if new is not None and (new.key == target.key or fate.state is not State.RENAMED):
             yield from call_findings(known, use, new)
-    elif fate.new is None or fate.state in (State.REMOVED, State.RENAMED):
+    elif (
+        fate.new is None
+        or fate.state in (State.REMOVED, State.RENAMED)
+        or fate.new.symbol.flags & Flag.PROPERTY
+    ):
         yield from _read(known, use)
     else:
         yield from call_findings(known, use, fate.new)

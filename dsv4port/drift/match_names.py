@@ -97,7 +97,7 @@ def local_finding(known: Comparison, use: Use) -> Iterator[Finding]:
 
 def _bound_in(known: Comparison, index: TreeIndex, function: Found) -> frozenset[str]:
     """The names that a function binds; none where its file does not parse."""
-    return known.syntax(index, function.path).bound.get(function.symbol.line, frozenset())
+    return known.syntax(index, function.path).bound_at(function.symbol.line)
 
 
 def untyped_finding(known: Comparison, use: Use) -> Iterator[Finding]:

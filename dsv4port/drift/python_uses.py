@@ -7,6 +7,7 @@ files laid over it. What the series defines itself is not upstream's and is left
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dsv4port.drift.facts import Flag, Symbol, SymbolKind
@@ -81,6 +82,7 @@ class _Reader:
         self._module = module_of(path)
         self._changed = changed
         self._typer = Typer(patched, self._module, path)
+        self._numbers = sorted(changed)
         self.uses: list[Use] = []
 
     # ---- what is upstream's
@@ -137,9 +139,18 @@ class _Reader:
         for node in statements:
             self._visit(node, scope)
 
+    def _touches(self, node: ast.stmt) -> bool:
+        """Whether a statement, its decorators included, has a changed line."""
+        decorators = getattr(node, "decorator_list", ())
+        first = min(node.lineno, *(one.lineno for one in decorators)) if decorators else node.lineno
+        at = bisect_left(self._numbers, first)
+        return at < len(self._numbers) and self._numbers[at] <= (node.end_lineno or node.lineno)
+
     def _visit(self, node: ast.stmt, scope: _Scope) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node, scope)
+        elif not self._touches(node):
+            return
         elif isinstance(node, _FUNCTIONS):
             self._function(node, scope)
         elif isinstance(node, ast.ClassDef):
@@ -414,8 +425,12 @@ class _Reader:
         value = self._typer.attribute(holder, node.attr)
         if isinstance(value, Bound):
             upstream = self._upstream(value.member)
-            if upstream is not None:
-                self._use(UseKind.READ, where, target=upstream, owner=self._upstream(value.owner))
+            if upstream is not None and not (called and upstream.is_method):
+                # A method that is called has a use of its own.
+                self._use(
+                    UseKind.READ, where, target=upstream, owner=self._upstream(value.owner),
+                    called=called,
+                )  # fmt: skip
         elif isinstance(value, Found) and isinstance(holder, ModuleFound):
             upstream = self._upstream(value)
             if upstream is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from types import TracebackType
 from dsv4port.drift.applied import AppliedSeries
 from dsv4port.drift.build import ASIDE, complete, missing_files, tree_index, tree_listing
 from dsv4port.drift.compare import Comparison
-from dsv4port.drift.extract import is_source
+from dsv4port.drift.extract import extract, is_source
 from dsv4port.drift.findings import Concern, Finding
 from dsv4port.drift.index import TreeIndex
 from dsv4port.drift.match import find_drift
@@ -20,6 +21,7 @@ from dsv4port.drift.python_uses import python_uses
 from dsv4port.drift.store import FactStore, memory_store, open_store
 from dsv4port.drift.uses import Use, UseKind
 from dsv4port.errors import EnvironmentProblemError
+from dsv4port.git.objects import blob_id
 from dsv4port.git.reader import ObjectReader
 from dsv4port.git.repository import Repository
 from dsv4port.upstream.cache import Cache
@@ -98,6 +100,19 @@ class Workbench:
             self.built.append(Built(label, read))
         return tree_index(files, store, self.reader)
 
+    def learn(self, applied: AppliedSeries) -> None:
+        """Keep the facts of the files that a series makes, so that the next run has them."""
+        store = self._opened()
+        missing = [
+            (path, content)
+            for path, content in applied.contents.items()
+            if content is not None and is_source(path) and store.facts(blob_id(content)) is None
+        ]
+        if missing and self._kept:
+            with self._cache.lock("drift", what="reading symbols", progress=self._progress):
+                store.add(extract(blob_id(content), path, content) for path, content in missing)
+                store.commit()
+
     def _opened(self) -> FactStore:
         if self._store is None:
             try:
@@ -114,11 +129,13 @@ def folders_of(applied: AppliedSeries) -> frozenset[str]:
     found = {path.partition("/")[0] for path in applied.files if is_source(path)}
     for path, one in applied.files.items():
         if path.endswith(".py") and one.content is not None:
-            for folder in ASIDE:
-                name = folder.encode()
-                if b"from " + name in one.content or b"import " + name in one.content:
-                    found.add(folder)
+            found.update(name.decode() for name in _IMPORTED_ASIDE.findall(one.content))
     return frozenset(found & ASIDE)
+
+
+_IMPORTED_ASIDE = re.compile(
+    rb"^[ \t]*(?:from|import)[ \t]+(%s)\b" % "|".join(sorted(ASIDE)).encode(), re.MULTILINE
+)
 
 
 def series_uses(old: TreeIndex, applied: AppliedSeries) -> Iterator[Use]:

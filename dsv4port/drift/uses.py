@@ -68,7 +68,7 @@ class Use:
         parameters: of the patch's own version.
         owner: the class of upstream's through which a member is read, or which is subclassed.
         implements: names that the subclass defines.
-        near: the line is not the patch's own, it only stands beside it.
+        called: what is read is called at once.
     """
 
     kind: UseKind
@@ -80,7 +80,7 @@ class Use:
     parameters: Sequence[Parameter] = ()
     owner: Found | None = None
     implements: frozenset[str] = field(default=frozenset())
-    near: bool = False
+    called: bool = False
 
     @property
     def name(self) -> str:
