@@ -103,8 +103,8 @@ def command(
     name, *further = words
     options = PortOptions(read_policy(policy or []), stop)
     request = PortRequest(
-        name, old_pin, options, not no_drift, None if history is None else history.absolute(), dry_run,
-        replace,
+        name, old_pin, options, not no_drift, None if history is None else history.absolute(),
+        dry_run, replace,
     )  # fmt: skip
     return port_pins(run, request, tuple(dict.fromkeys([*targets, *further])), strict=strict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dsv4port.cli.context import Run
@@ -23,13 +24,17 @@ _SHOWN_DRIFT = 5
 def port_pins(run: Run, request: PortRequest, pins: Sequence[str], *, strict: bool) -> Reply:
     """Port to each pin in turn, say what became of it, and give the matrix of several."""
     from dsv4port.port.port_onto import port_onto
+    from dsv4port.port.series_input import find_input
     from dsv4port.upstream.cache import Cache
 
     project, cache = run.project, Cache.locate()
     done: list[PinPort] = []
     run.fields.update({"name": request.name, "dry_run": request.dry_run})
-    for pin in pins:
-        done.append(port_onto(project, request, pin, cache, progress=run.progress))
+    # Before anything is written: a new series must not become what the next pin is ported from.
+    olds = [find_input(project, request.name, request.old_pin, pin).old_pin for pin in pins]
+    for pin, old in zip(pins, olds, strict=True):
+        one = replace(request, old_pin=old)
+        done.append(port_onto(project, one, pin, cache, progress=run.progress))
         run.fields["pins"] = [pin_fields(project, one) for one in done]
         run.fields["matrix"] = matrix_fields([one.report for one in done])
     lines = [line for one in done for line in pin_lines(project, one)]

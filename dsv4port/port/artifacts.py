@@ -21,6 +21,7 @@ from typing import Any
 from dsv4port.drift.findings import Finding
 from dsv4port.patch.quote import display_path
 from dsv4port.port.explain import ExplainedFile, ExplainedHunk, Explanation
+from dsv4port.port.series_input import REPORT
 from dsv4port.port.series_results import PatchsetPort, PortedPatch, SeriesPort
 
 ARTIFACTS_FORMAT = 1
@@ -43,7 +44,7 @@ def artifacts(
         "onto": report.new.name,
         "patches": rows,
     }
-    files = {"report.json": _json(document)}
+    files = {REPORT: _json(document)}
     if one.range_diff:
         files["range-diff.txt"] = one.range_diff.encode("utf-8", "replace")
     for patch in one.conflicts:

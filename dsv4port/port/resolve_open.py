@@ -12,7 +12,7 @@ from enum import Enum
 from dsv4port.apply.file_patch import Entry as File
 from dsv4port.apply.steps import reached
 from dsv4port.errors import UsageError
-from dsv4port.git.checkout import BRANCH, Checkout, create_checkout
+from dsv4port.git.checkout import BRANCH, Checkout, add_pack, create_checkout
 from dsv4port.git.objects import MODE_EXECUTABLE, MODE_SYMLINK, NULL_ID, ObjectKind
 from dsv4port.manifest.pins import load_pins
 from dsv4port.manifest.project import Project
@@ -73,6 +73,8 @@ def open_patch(
     old = ensure_pin(pins.pin(source.old_pin), cache, progress=progress)
     new = ensure_pin(pins.pin(new_pin), cache, progress=progress)
     checkout = create_checkout(room.worktree, new.pack, new.index, new.commit, shallow=new.shallow)
+    # The base of the first patch is the old pin itself.
+    add_pack(checkout, old.pack, old.index, shallow=old.commit if old.shallow else None)
     if again:
         options = replace(options, without_resolutions=frozenset({key}))
     report = port_to_pin(

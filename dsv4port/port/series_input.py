@@ -17,6 +17,12 @@ from dsv4port.manifest.values import shown, suggestion
 from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.model import Patch
 
+ARTIFACTS = "port"
+"""Folder of conflict artifacts in a project; :mod:`dsv4port.port.artifacts` fills it."""
+
+REPORT = "report.json"
+"""The file that every patchset with conflicts has there."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesPatch:
@@ -73,7 +79,8 @@ def find_input(
     Parameters:
         name: a patchset or stack; ``patchset:NAME`` or ``stack:NAME`` where both exist.
         old_pin: the pin to port from; None: of a stack its own, of a patchset the nearest one
-            before the new pin that it has a series for.
+            before the new pin that it has a series
+            without conflicts left for.
 
     Raises:
         UsageError: the name is both, or the two pins are one.
@@ -89,7 +96,7 @@ def find_input(
         asked = set(names)
     else:
         patchset = load_patchset(project, name, pins)
-        old_pin = old_pin or _nearest(patchset, pins, new_pin)
+        old_pin = old_pin or _nearest(project, patchset, pins, new_pin)
         names, asked = _with_required(project, pins, patchset, old_pin), {name}
     pins.pin(old_pin)
     if old_pin == new_pin:
@@ -141,12 +148,18 @@ def _kind(project: Project, name: str) -> tuple[str, str]:
     return "patchset", name
 
 
-def _nearest(patchset: Patchset, pins: Pins, new_pin: str) -> str:
+def _nearest(project: Project, patchset: Patchset, pins: Pins, new_pin: str) -> str:
     here = pins.position(new_pin)
-    earlier = [pin for pin in patchset.series if pins.position(pin) < here]
+    # A series with conflicts left lacks patches; ported on, they would be lost without a word.
+    whole = [
+        pin
+        for pin in patchset.series
+        if not any((project.root / ARTIFACTS).glob(f"*-{pin}/{patchset.name}/{REPORT}"))
+    ]
+    earlier = [pin for pin in whole if pins.position(pin) < here]
     if earlier:
         return max(earlier, key=pins.position)
-    later = [pin for pin in patchset.series if pins.position(pin) > here]
+    later = [pin for pin in whole if pins.position(pin) > here]
     if later:
         return min(later, key=pins.position)
     raise UsageError(

@@ -20,10 +20,8 @@ from dsv4port.manifest.values import Name
 from dsv4port.port.artifacts import artifacts
 from dsv4port.port.explain import Explanation
 from dsv4port.port.journal import Move, PortJournal
+from dsv4port.port.series_input import ARTIFACTS
 from dsv4port.port.series_results import PatchsetPort, SeriesPort
-
-ARTIFACTS = "port"
-"""Folder of conflict artifacts in a project."""
 
 
 class Written(Enum):

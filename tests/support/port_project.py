@@ -172,3 +172,34 @@ def upstream_history(folder: Path) -> list[str]:
         commits.append(commit(folder, Change(subject, files)))
     git(folder, "tag", "v2.0.0")
     return commits
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file of a project but its state, by path: what a command may change."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".dsv4port" not in path.parts
+    }
+
+
+def ported(project: SyntheticProject, *names: str, onto: str = "v2.0.0") -> dict[str, Any]:
+    """The rows of a port's answer for a pin, by patchset, with `patches` by file."""
+    answer = project.run("port", *names, "--onto", onto, "--no-drift", "--json").json
+    return by_name(answer["pins"][0])
+
+
+def by_name(pin: dict[str, Any]) -> dict[str, Any]:
+    """The patchsets of one pin of an answer by name, their patches by file."""
+    return {
+        row["patchset"]: {**row, "patches": {one["file"]: one for one in row["patches"]}}
+        for row in pin["patchsets"]
+    }
+
+
+def applied(project: SyntheticProject, patchsets: list[str], pin: str) -> Path:
+    """The checkout after a strict apply of what was ported."""
+    project.add_stack("result", pin, patchsets)
+    project.succeed("lock", "result")
+    project.succeed("apply", "result")
+    return project.checkout
