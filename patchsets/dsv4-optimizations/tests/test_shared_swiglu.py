@@ -1,10 +1,8 @@
-"""When the shared expert's activation is fused, and the hook that asks."""
+"""When the shared expert's activation is fused."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,8 +14,6 @@ from contract_config import matching_config  # noqa: E402
 from kernel_tree import NVIDIA_OPS, ClampedSwiglu, KernelTree, QuantKey  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.fix]
-
-MODEL = "vllm/models/deepseek_v4/nvidia/model.py"
 
 
 @pytest.fixture
@@ -155,65 +151,3 @@ def test_an_input_that_does_not_fit_is_not_taken(
     shared: ModuleType, environment: Any, gate_up: torch.Tensor
 ) -> None:
     assert build(shared, environment)(gate_up) is None
-
-
-# --- the hook in the model -----------------------------------------------------------------------
-
-
-@pytest.fixture
-def forward(vllm_tree: Path, pin: str) -> Callable[..., Any]:
-    """``DeepseekV4MLP.forward`` alone: the module around it needs vLLM's compiled parts."""
-    source = (vllm_tree / MODEL).read_text()
-    if "shared_swiglu" not in source and pin != "v0.24.0":
-        pytest.skip("at this pin the hook comes with the patchset of the pin's layout")
-    (mlp,) = [
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == "DeepseekV4MLP"
-    ]
-    (method,) = [
-        node for node in mlp.body if isinstance(node, ast.FunctionDef) and node.name == "forward"
-    ]
-    scope: dict[str, Any] = {}
-    exec(compile(ast.Module([method], []), MODEL, "exec"), scope)
-    return scope["forward"]
-
-
-class Mlp:
-    def __init__(self, shared_swiglu: Any) -> None:
-        self.log: list[Any] = []
-        self.shared_swiglu = shared_swiglu
-
-    def gate_up_proj(self, x: Any) -> tuple[Any, None]:
-        self.log.append("gate_up")
-        return ("gate_up", x), None
-
-    def act_fn(self, gate_up: Any) -> Any:
-        self.log.append("act_fn")
-        return ("activated", gate_up)
-
-    def down_proj(self, x: Any) -> tuple[Any, None]:
-        self.log.append("down")
-        return ("down", x), None
-
-
-@pytest.mark.parametrize("path", [None, lambda gate_up: None], ids=["no path", "not mine"])
-def test_without_the_path_the_activation_runs_exactly_once(
-    forward: Callable[..., Any], path: Any
-) -> None:
-    mlp = Mlp(path)
-    assert forward(mlp, "x") == ("down", ("activated", ("gate_up", "x")))
-    assert mlp.log == ["gate_up", "act_fn", "down"]
-
-
-def test_with_the_path_the_activation_does_not_run(forward: Callable[..., Any]) -> None:
-    seen = []
-
-    def path(gate_up: Any) -> str:
-        seen.append(gate_up)
-        return "quantized"
-
-    mlp = Mlp(path)
-    assert forward(mlp, "x") == ("down", "quantized")
-    assert mlp.log == ["gate_up", "down"]
-    assert seen == [("gate_up", "x")]
