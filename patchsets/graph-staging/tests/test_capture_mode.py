@@ -307,7 +307,9 @@ def runner_s_ladder(tree: Path, sizes: list[int], per_request: int, max_num_seqs
     return {min(size // per_request, max_num_seqs) for size in kept}
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     sizes=st.lists(st.integers(1, 700), min_size=1, max_size=12),
     max_num_seqs=st.integers(1, 130),

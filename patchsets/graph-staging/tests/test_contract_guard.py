@@ -620,7 +620,9 @@ scalars = st.one_of(
 values = st.one_of(scalars, st.lists(scalars, max_size=3), st.tuples(scalars, scalars))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(row=st.sampled_from(ROWS), value=values)
 def test_any_value_gets_an_answer_and_a_yes_only_by_exact_type(
     policy: ModuleType, row: tuple[str, str], value: Any

@@ -209,7 +209,9 @@ def test_a_wrong_number_is_refused_and_named(staging: ModuleType, name: str, val
     assert refusal.arena_bytes is None
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     hidden_size=st.integers(1, 8192),
     num_layers=st.integers(1, 64),
