@@ -95,13 +95,13 @@ class MovedMerge:
         holder = innermost(self._base, edit)
         if holder is not None:
             scope, first, stop = holder
-            if self._target.span(scope):
-                # It is still there; its conflict is its own.
-                return None
-            home = self._relocator.definition(self._base, scope, (first, stop))
-            if home is not None and is_replaced(self._base, self._target, scope):
-                return None
+            home = None
+            if not self._target.span(scope):
+                home = self._relocator.definition(self._base, scope, (first, stop))
             if home is not None:
+                there = self._text(home.path)
+                if there is None or is_replaced(self._base, self._target, scope, there):
+                    return None
                 return self._in_definition(edit, (first, stop), home)
         return self._in_text(edit)
 
@@ -141,20 +141,30 @@ class MovedMerge:
         if placed is None or placed.fuzz:
             return None
         hunk: Hunk = placed.hunk
-        if _stands(self._target.lines, hunk.old_lines):
-            return None
-        home = self._relocator.text(self._base.path, hunk.old_lines)
-        if home is None:
+        # All of the hunk, or all but its outermost lines of context.
+        for cut in range(min(2, _context(hunk.kinds)) + 1):
+            block = hunk.old_lines[cut : len(hunk.old_lines) - cut]
+            if _stands(self._target.lines, block):
+                return None
+            home = self._relocator.text(self._base.path, block)
+            if home is not None:
+                break
+        else:
             return None
         target = self._text(home.path)
         if target is None:
             return None
-        start = home.row + edit.first - placed.start
+        start = home.row + edit.first - placed.start - cut
         resolution = Resolution(
             (edit,), Verdict.CLEAN, start, start + edit.stop - edit.first, edit.lines, ""
         )
         proof = Proof(Place.MOVED, self._base.scope(placed.start), target.scope(home.row))
         return Rehomed(Decided(resolution, proof, True), target, home.reason)
+
+
+def _context(kinds: bytes) -> int:
+    """Lines of context that a hunk has at both ends."""
+    return min(len(kinds) - len(kinds.lstrip(b" ")), len(kinds) - len(kinds.rstrip(b" ")))
 
 
 def _stands(lines: Sequence[bytes], block: Sequence[bytes]) -> bool:

@@ -229,14 +229,16 @@ class Relocator:
         return self._families[suffix]
 
 
-def is_replaced(base: Text, target: Text, scope: Scope) -> bool:
+def is_replaced(base: Text, target: Text, scope: Scope, home: Text) -> bool:
     """Whether callers of a definition that is gone stay in its file and do without it.
 
-    A caller that is gone too is followed to its own callers. Without any caller that stays, nothing
-    is known, and the answer is no.
+    A caller that is gone too is followed to its own callers. One that now calls something else of
+    the file ``home``, where the definition is found, does not do without it. Without any caller
+    that stays, nothing is known, and the answer is no.
     """
-    if base.scopes is None or target.scopes is None:
+    if base.scopes is None or target.scopes is None or home.scopes is None:
         return False
+    there = _names(home) - _names(target)
     bodies = _bodies(base)
     living = {name: text for name, text in _bodies(target).items() if name in bodies}
     gone = {scope.steps[-1].name.encode("utf-8", "surrogateescape")}
@@ -251,11 +253,21 @@ def is_replaced(base: Text, target: Text, scope: Scope) -> bool:
             if caller not in living:
                 gone.add(short)
                 pending.add(short)
-            elif gone & living[caller]:
+            elif (gone | there) & living[caller]:
                 return False
             else:
                 stays = True
     return stays
+
+
+def _names(text: Text) -> set[bytes]:
+    """The short names of a file's functions."""
+    assert text.scopes is not None
+    return {
+        scope.steps[-1].name.encode("utf-8", "surrogateescape")
+        for scope, _, _ in text.scopes.definitions()
+        if scope is not None and scope.steps[-1].kind is ScopeKind.FUNCTION
+    }
 
 
 def _bodies(text: Text) -> dict[str, set[bytes]]:
