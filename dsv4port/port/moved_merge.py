@@ -10,9 +10,14 @@ from dsv4port.port.edits import BaseEdits, Edit, apply_edits
 from dsv4port.port.file_merge import Decided
 from dsv4port.port.merge import Resolution, Verdict, merged_lines
 from dsv4port.port.placement import Place, Proof, compare
+from dsv4port.port.presence import weight
 from dsv4port.port.relocate import Home, Relocator, is_replaced
 from dsv4port.port.scope_merge import innermost, merge_piece
 from dsv4port.port.text import Text
+
+
+_LEFT = 0.4
+"""Share of a piece of text that may still be in its file when it is said to have moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,8 @@ class MovedMerge:
         # All of the hunk, or all but its outermost lines of context.
         for cut in range(min(2, _context(hunk.kinds)) + 1):
             block = hunk.old_lines[cut : len(hunk.old_lines) - cut]
-            if _stands(self._target.lines, block):
+            if _left_share(self._target.lines, block) > _LEFT:
+                # Upstream changed it where it is; what stands elsewhere is a copy.
                 return None
             home = self._relocator.text(self._base.path, block)
             if home is not None:
@@ -167,12 +173,11 @@ def _context(kinds: bytes) -> int:
     return min(len(kinds) - len(kinds.lstrip(b" ")), len(kinds) - len(kinds.rstrip(b" ")))
 
 
-def _stands(lines: Sequence[bytes], block: Sequence[bytes]) -> bool:
-    first = block[0] if block else b""
-    return any(
-        line == first and list(lines[row : row + len(block)]) == list(block)
-        for row, line in enumerate(lines)
-    )
+def _left_share(lines: Sequence[bytes], block: Sequence[bytes]) -> float:
+    """Share of a block, by weight, that is still among some lines."""
+    there = set(lines)
+    total = sum(map(weight, block))
+    return sum(weight(line) for line in block if line in there) / total if total else 1.0
 
 
 def replaced(decided: Sequence[Decided], moved: dict[Edit, Rehomed]) -> list[Decided]:
