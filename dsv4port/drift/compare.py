@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _MOVED = 0.6
 went along; without them it takes `_SURELY_MOVED`."""
 _SURELY_MOVED = 0.9
 _FILE_MOVED = 0.5
+_LEAST_LIKE = 0.2
+"""Least likeness of a function or class that callers switched to, to be its new name."""
 _KEPT_TREES = 32
 _FILE_REPLACED = 0.35
 
@@ -432,9 +435,33 @@ class Comparison:
                 if votes:
                     reasons.append(f"{votes} lines have that name in its place")
                 best = (score, one, tuple(reasons))
-        if best is None or best[0] < 1.0:
+        if best is None or best[0] < 1.0 or self._is_more_like_another(found, best[1]):
             return None
+        if found.symbol.kind in _CALLED and self.likeness(found, best[1]) < _LEAST_LIKE:
+            # Its users do something else now; that is a hint, not its new name.
+            hint = f"see {best[1].name} at {best[1].place}"
+            return Fate(State.REMOVED, None, False, (*best[2], hint))
         return Fate(State.RENAMED, best[1], False, best[2])
+
+    def _is_more_like_another(self, found: Found, one: Found) -> bool:
+        """Whether another definition that is gone from the same place is more like the new one."""
+        if found.symbol.kind not in _CALLED:
+            return False
+        likeness = self.likeness(found, one)
+        calls = self.switched_to(found).get(one.last, 0)
+        rivals = [
+            Found(found.module, found.path, name, symbol)
+            for name, symbol in self.old.facts(found.path).symbols.items()
+            if _parent(name) == found.owner
+            and name != found.name
+            and symbol.kind is found.symbol.kind
+            and self.new.find(one.path, f"{one.owner}.{_last(name)}".lstrip(".")) is None
+        ]
+        return any(
+            self.likeness(rival, one) > likeness
+            and self.switched_to(rival).get(one.last, 0) >= calls
+            for rival in rivals[:_MANY]
+        )
 
     def _rename_score(
         self, found: Found, one: Found, body: float, named: float, calls: int, votes: int
@@ -476,7 +503,11 @@ class Comparison:
             looked += 1
             if looked > _MANY:
                 break
-            before = blanked(self.old.content(path).splitlines(), found.last)
+            before = {
+                line
+                for line in blanked(self.old.content(path).splitlines(), found.last)
+                if not _LISTED.fullmatch(line)
+            }
             if not before:
                 continue
             lines = self.new.content(path).splitlines()
@@ -498,6 +529,8 @@ class Comparison:
         return token_likeness(_source(self.old, old), _source(self.new, new))
 
 
+_LISTED = re.compile(rb"(?:from|import)\b.*|[\"']?\0[\"']?,?")
+"""Lines that only list a name: any other name may stand there."""
 _CALLED = (SymbolKind.FUNCTION, SymbolKind.CLASS)
 _COMMON = frozenset(("logger", "main", "T", "P", "R"))
 _READ = (SymbolKind.VARIABLE, SymbolKind.ATTRIBUTE)

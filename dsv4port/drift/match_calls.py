@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dsv4port.drift.compare import Comparison
-from dsv4port.drift.facts import Call, Flag, Parameter, ParameterKind, SymbolKind
+from dsv4port.drift.facts import Call, Flag, Parameter, SymbolKind
 from dsv4port.drift.findings import Finding, Kind, Severity
 from dsv4port.drift.index import Found, TreeIndex
 from dsv4port.drift.signature import (
     LAUNCH_KEYWORDS,
+    PLACED,
     Change,
     Misfit,
     bind,
@@ -51,7 +52,7 @@ def call_findings(known: Comparison, use: Use, new: Found) -> Iterator[Finding]:
         if one.change is Change.RENAMED and one.new is not None
     }
     fields = new.symbol.kind is SymbolKind.CLASS and new_place.symbol.kind is SymbolKind.CLASS
-    placed = [one for one in old_parameters if one.kind is not ParameterKind.KEYWORD_ONLY]
+    placed = [one for one in old_parameters if one.kind in PLACED]
     by_position = {one.name for one in placed[: call.positional]}
     gone = [one for one in changes if one.change is Change.REMOVED and one.name in by_position]
     shifted = shifted_arguments(old_parameters, new_parameters, call)
@@ -145,7 +146,7 @@ def _silent(
 ) -> Iterator[Finding]:  # fmt: skip
     """Changes that raise nothing: another default, name or type."""
     subject = f"{target.module}:{target.name}"
-    placed = [one.name for one in before if one.kind is not ParameterKind.KEYWORD_ONLY]
+    placed = [one.name for one in before if one.kind in PLACED]
     given = {*placed[: call.positional], *call.keywords}
     for one in parameter_changes(before, after):
         passed = one.name in given

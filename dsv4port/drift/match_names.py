@@ -12,6 +12,7 @@ from dsv4port.drift.uses import Use
 
 _MANY_FILES = 40
 """An attribute that more files read is not looked after by counting its readers."""
+_FEWEST_READERS = 2
 _SHORTEST = 6
 _KEPT_SHARE = 0.34
 
@@ -65,8 +66,10 @@ def local_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     assert function is not None
     if name not in _bound_in(known, known.old, function):
         return
-    new = known.fate(function).new
-    if new is None:
+    fate = known.fate(function)
+    new = fate.new
+    if new is None or fate.state is State.RENAMED or _last(new.owner) != _last(function.owner):
+        # Another function has its place: that is said of the function as a whole.
         return
     bound = _bound_in(known, known.new, new)
     if not bound or name in bound or name in known.new.facts(new.path).imports:
@@ -117,7 +120,7 @@ def untyped_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     if path not in mentions or len(mentions) > _MANY_FILES or _reads(known, known.new, home, name):
         return
     readers = [one for one in mentions if _reads(known, known.old, one, name)]
-    if path not in readers:
+    if path not in readers or len(readers) < _FEWEST_READERS:
         return
     if any(one.symbol.kind.value != "attribute" for one in known.new.definitions_of(name)):
         return
@@ -136,3 +139,7 @@ def _reads(known: Comparison, index: TreeIndex, path: str, name: str) -> int:
     if not path.endswith(".py"):
         return 0
     return known.syntax(index, path).reads.get(name, 0)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

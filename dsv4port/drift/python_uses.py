@@ -70,6 +70,8 @@ class _Scope:
         self.names = names
         self.local = local
         self.owner = owner
+        self.own: frozenset[str] = frozenset()
+        """Local names that the series binds itself."""
 
 
 class _Reader:
@@ -107,6 +109,8 @@ class _Reader:
 
     def edits(self, edited: Mapping[int, Concern]) -> Iterator[Use]:
         """Definitions of upstream's that the series changes inside."""
+        if self._path not in self._old.files:
+            return
         seen: set[str] = set()
         for line, where in sorted(edited.items()):
             found = self._patched.symbol_at(self._path, line)
@@ -250,6 +254,7 @@ class _Reader:
         inner = _Scope(
             found, scope.prefix, names, scope.local | local if nested else local, scope.owner
         )
+        inner.own = scope.own | self._bound_here(node) if nested else self._bound_here(node)
         self._locals(node, inner)
         self.visit_block(node.body, inner)
 
@@ -300,6 +305,35 @@ class _Reader:
                 names[listed[0].arg] = of if flags & Flag.CLASS_METHOD else Instance(of)
                 bases = self._patched.lineage(of).classes[1:]
                 names["super()"] = Instance(bases[0]) if bases else OUTSIDE
+
+    def _bound_here(self, node: ast.AST) -> frozenset[str]:
+        """Names that a changed line of a function binds, other than the function's parameters."""
+        found: set[str] = set()
+        for one in ast.walk(node):
+            if getattr(one, "lineno", 0) not in self._changed:
+                continue
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                found.add(one.id)
+            elif isinstance(one, (ast.Import, ast.ImportFrom)):
+                found.update(bound_by(one, alias)[0] for alias in one.names)
+            elif isinstance(one, ast.ExceptHandler):
+                found.add(one.name or "")
+            elif one is not node and isinstance(one, (*_FUNCTIONS, ast.ClassDef)):
+                found.add(one.name)
+            elif isinstance(one, ast.Lambda):
+                found |= _parameter_names(one.args)
+        # A parameter that is bound anew was most likely read for it.
+        arguments = getattr(node, "args", None)
+        kept = (
+            {
+                one.arg
+                for one in ast.walk(arguments)
+                if isinstance(one, ast.arg) and one.lineno not in self._changed
+            }
+            if arguments is not None
+            else set()
+        )
+        return frozenset(found - kept)
 
     def _locals(self, node: ast.AST, scope: _Scope) -> None:
         """Values of local names that are assigned once, or always the same class."""
@@ -462,7 +496,7 @@ class _Reader:
             return
         upstream_function = self._upstream(scope.function) if scope.function is not None else None
         if node.id in scope.local:
-            if upstream_function is not None:
+            if upstream_function is not None and node.id not in scope.own:
                 self._use(UseKind.LOCAL, where, target=upstream_function, subject=node.id)
             return
         if node.id in scope.names or self._path not in self._old.files:

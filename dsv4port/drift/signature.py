@@ -9,7 +9,7 @@ from enum import Enum
 from dsv4port.drift.facts import Call, Parameter, ParameterKind
 
 _NAMED = (ParameterKind.NORMAL, ParameterKind.POSITIONAL_ONLY, ParameterKind.KEYWORD_ONLY)
-_PLACED = (ParameterKind.NORMAL, ParameterKind.POSITIONAL_ONLY)
+PLACED = (ParameterKind.NORMAL, ParameterKind.POSITIONAL_ONLY)
 LAUNCH_KEYWORDS = frozenset(
     {
         "num_warps",
@@ -61,7 +61,7 @@ def bind(
         parameters: without ``self`` where the call does not pass it.
         extra: keywords that are taken beyond the parameters.
     """
-    placed = [one for one in parameters if one.kind in _PLACED]
+    placed = [one for one in parameters if one.kind in PLACED]
     takes_any_place = any(one.kind is ParameterKind.VAR_POSITIONAL for one in parameters)
     takes_any_keyword = any(one.kind is ParameterKind.VAR_KEYWORD for one in parameters)
     by_keyword = {
@@ -85,7 +85,7 @@ def bind(
                 and one.default is None
                 and one.name not in taken
                 and one.name not in call.keywords
-                and not (call.star and one.kind in _PLACED)
+                and not (call.star and one.kind in PLACED)
             ):
                 problems.append(Problem(Misfit.MISSING, one.name))
     return problems
@@ -174,8 +174,8 @@ def shifted_arguments(
     """Arguments that a call passes by position and that reach another parameter than they did."""
     if call.star:
         return []
-    old_placed = [one for one in old if one.kind in _PLACED]
-    new_placed = [one for one in new if one.kind in _PLACED]
+    old_placed = [one for one in old if one.kind in PLACED]
+    new_placed = [one for one in new if one.kind in PLACED]
     renamed = {
         one.old.name: one.new.name
         for one in parameter_changes(old, new)
@@ -189,7 +189,7 @@ def shifted_arguments(
 
 
 def _places(parameters: Sequence[Parameter]) -> list[str]:
-    return [one.name for one in parameters if one.kind in _PLACED]
+    return [one.name for one in parameters if one.kind in PLACED]
 
 
 def _type(text: str | None) -> str | None:
@@ -228,6 +228,9 @@ def _likeness(
     after = (old[at + 1].name if at + 1 < len(old) else "") == (
         new[there + 1].name if there + 1 < len(new) else ""
     )
+    if before and after and one.kind in PLACED and one.default is None is other.default:
+        # Whoever passes it by position passes it still.
+        return 1.0 + name_likeness(one.name, other.name)
     score = 0.35 * before + 0.35 * after
     if one.annotation is not None and _type(one.annotation) == _type(other.annotation):
         score += 0.3
