@@ -13,9 +13,9 @@ from kernel_tree import NVIDIA_OPS  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.fix]
 
-N, K = 128, 512
+N, K = 256, 512
 TILES = [
-    ("simt", 1, 8, 1, 1),
+    ("simt", 1, 16, 1, 1),
     ("simt", 1, 32, 4, 4),
     ("simt", 2, 16, 2, 2),
     ("simt", 4, 128, 1, 4),
