@@ -122,6 +122,12 @@ class UnsafePathError(BadInputError):
     usual_fix = "do not use this source or patch; its paths must lie inside of the tree"
 
 
+class BuildFailedError(BadInputError):
+    """Sources do not compile, or a build's own commands failed; details end its log."""
+
+    usual_fix = "read the log; the state of before is untouched"
+
+
 class EnvironmentProblemError(Dsv4portError):
     """The machine lacks something the command needs."""
 
@@ -132,6 +138,10 @@ class NetworkError(EnvironmentProblemError):
     """A download or fetch failed."""
 
     usual_fix = "check the network and pip's settings with `dsv4port doctor --network`"
+
+
+class ToolchainError(EnvironmentProblemError):
+    """A compiler, interpreter or package that a build needs is missing or too old."""
 
 
 class GitError(EnvironmentProblemError):

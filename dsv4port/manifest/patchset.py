@@ -33,6 +33,21 @@ PATCHSET_FORMAT = 1
 T = TypeVar("T")
 
 _MARKER = re.compile(r"[a-z_][a-z0-9_]*")
+# What a kernel may ask of nvcc. Outputs, architectures and search paths are not among it: they
+# are the build's own, and must be the same everywhere.
+_FLAG = re.compile(
+    r"-D[A-Za-z_]\w*(=\w+)?|--use_fast_math|--fmad=(true|false)|--maxrregcount=\d+"
+    r"|--expt-(relaxed-constexpr|extended-lambda)"
+)
+_KERNEL_WORDS = (
+    (
+        "architectures",
+        re.compile(r"[1-9][0-9]{1,2}[af]?"),
+        "an architecture is a compute capability without the dot, such as 90 or 100a",
+    ),
+    ("exports", re.compile(r"[A-Za-z_]\w*"), "an export is the name of a C function"),
+    ("flags", _FLAG, "only -D…, --use_fast_math, --fmad=, --maxrregcount= and --expt-… are taken"),
+)
 
 
 class Written(Enum):
@@ -238,22 +253,53 @@ class RegressionTest:
         check_unique("markers", self.markers)
 
 
+class KernelLanguage(Enum):
+    """What a kernel is written in, which says how it is built."""
+
+    CUDA = "cuda"
+    """CUDA C++ with a C ABI: nvcc makes a shared library of it."""
+    TRITON = "triton"
+    """Triton kernels of the patched tree: the source is a program that compiles them as a check."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Native sources of the patchset that are built for some architectures."""
+    """Native sources of the patchset that are built for some architectures.
+
+    ``architectures`` are compute capabilities without the dot, such as ``90`` or ``100a``.
+    ``exports`` are the C functions of the library, ``flags`` go to nvcc.
+    """
 
     name: Name
     sources: tuple[str, ...]
     architectures: tuple[str, ...]
+    language: KernelLanguage = KernelLanguage.CUDA
+    headers: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        for source in self.sources:
-            check_relative_path("sources", source)
         if not self.sources:
             raise FieldError("sources", "must not be empty")
+        for field_name in ("sources", "headers"):
+            for path in getattr(self, field_name):
+                check_relative_path(field_name, path)
+            check_unique(field_name, getattr(self, field_name))
         if not self.architectures:
             raise FieldError("architectures", "must not be empty")
+        check_unique("architectures", self.architectures)
+        for field_name, pattern, what in _KERNEL_WORDS:
+            for word in getattr(self, field_name):
+                if pattern.fullmatch(word) is None:
+                    raise FieldError(field_name, f"holds {shown(word)}; {what}")
+        check_unique("exports", self.exports)
+        if self.language is KernelLanguage.TRITON:
+            if len(self.sources) != 1:
+                raise FieldError("sources", "must be the one program that compiles the kernels")
+            for field_name in ("headers", "exports", "flags"):
+                if getattr(self, field_name):
+                    raise FieldError(field_name, "has no meaning for Triton kernels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +561,17 @@ def _read_test(node: Node) -> RegressionTest:
 
 
 def _read_kernel(node: Node) -> Kernel:
-    return Kernel(node.name("name"), node.texts("sources"), node.texts("architectures"))
+    return Kernel(
+        name=node.name("name"),
+        sources=node.texts("sources"),
+        architectures=node.texts("architectures"),
+        language=KernelLanguage.CUDA
+        if node.optional("language") is None
+        else node.choice("language", KernelLanguage),
+        headers=node.optional_texts("headers"),
+        exports=node.optional_texts("exports"),
+        flags=node.optional_texts("flags"),
+    )
 
 
 def _read_not_run(node: Node) -> NotRun:
@@ -548,7 +604,8 @@ def _check_files(root: Node, folder: Path, patchset: Patchset) -> None:
         if not (folder / test.path).is_file():
             raise node.child("path").failed(f"there is no file {shown(test.path)} in the patchset")
     for node, kernel in zip(root.optional_sequence("kernels"), patchset.kernels, strict=True):
-        for item, source in zip(node.sequence("sources"), kernel.sources, strict=True):
+        named = [*node.sequence("sources"), *node.optional_sequence("headers")]
+        for item, source in zip(named, (*kernel.sources, *kernel.headers), strict=True):
             if not (folder / source).is_file():
                 raise item.failed(f"there is no file {shown(source)} in the patchset")
 

@@ -1,4 +1,4 @@
-"""Compile the kernels of a tree for sm_90 without a GPU; print their sizes as JSON.
+"""Compile the kernels of a tree for an architecture without a GPU; print their sizes as JSON.
 
 Run as a program: the interpreter's switch decides what Triton's decorator makes of a kernel, once
 a process, and the tests beside this file want the other setting.
@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+CAPABILITY = int(sys.argv[2]) if len(sys.argv) > 2 else 90
 POINTERS = {"bf16": "*bf16", "fp8": "*fp8e4nv", "fp32": "*fp32", "i64": "*i64"}
 
 
-def compile_for_sm90(
+def compile_kernel(
     kernel: Any, pointers: dict[str, str], constants: dict[str, Any], num_warps: int
 ) -> int:
     """Size of the cubin in bytes; arguments that are neither are 32-bit integers."""
@@ -31,7 +32,7 @@ def compile_for_sm90(
             signature[name] = POINTERS[pointers[name]] if name in pointers else "i32"
     source = ASTSource(kernel, signature, constexprs=constants)
     options = {"num_warps": num_warps, "launch_pdl": True}
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)
     return len(compiled.asm["cubin"])
 
 
@@ -58,7 +59,7 @@ def inv_rope(module: Any) -> dict[str, int]:
     # The stride that is one is a constant in Triton, in each layout another.
     for layout, unit in (("mn_major", "scale_stride_token"), ("k_major", "scale_stride_k")):
         for warps in (1, 2, 4):
-            sizes[f"{layout}, {warps} warps"] = compile_for_sm90(
+            sizes[f"{layout}, {warps} warps"] = compile_kernel(
                 module._fused_inv_rope_fp8_quant_per_head,
                 pointers,
                 common | {"TMA_ALIGNED_SCALES": False, unit: 1},
@@ -89,7 +90,7 @@ def gemv(module: Any, rows: dict[Any, Any], a_scaled: bool) -> dict[str, int]:
             "w_scale_ptr": "fp32",
             "out_ptr": "bf16",
         }
-        sizes[f"m={shape.m} {tile}"] = compile_for_sm90(kernel, pointers, constants, tile.num_warps)
+        sizes[f"m={shape.m} {tile}"] = compile_kernel(kernel, pointers, constants, tile.num_warps)
     return sizes
 
 
@@ -109,7 +110,7 @@ def swiglu(module: Any) -> dict[str, int]:
             "launch_pdl": True,
         }
         pointers = {"gate_up_ptr": "bf16", "q_ptr": "fp8", "scale_ptr": "fp32"}
-        sizes[f"ue8m0={ue8m0}, {block_t} tokens"] = compile_for_sm90(
+        sizes[f"ue8m0={ue8m0}, {block_t} tokens"] = compile_kernel(
             module._swiglu_fp8_quant, pointers, constants, 1
         )
     return sizes

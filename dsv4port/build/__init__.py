@@ -1,0 +1,1 @@
+"""Native code: toolchains, targets, environments, kernels of patchsets, and checks of all of it."""
