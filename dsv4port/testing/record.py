@@ -4,8 +4,8 @@ Load it with `-p dsv4port.testing.record --result-file FILE`. It needs pytest an
 library only, so it runs on a machine that has kernels and little else.
 
 The file says where the run took place (device, driver, versions), what was under test (facts and
-digests that the caller names), and for every test its outcome with the reason, and what the test
-measured. A test measures with pytest's own `record_property`.
+digests that the caller names), and for every test its outcome (`outcomes.py`) with the reason, its
+seconds, and what the test measured. A test measures with pytest's own `record_property`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ import json
 import platform
 import re
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dsv4port.testing.hardware import DESELECTED
+from dsv4port.testing.outcomes import Outcome, environment_problem
 from dsv4port.testing.plugin import MARKERS
 
-FORMAT = 1
+FORMAT = 2
+"""1 had neither seconds nor the outcomes `environment` and `deselected`."""
+
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 _REASON_LIMIT = 2000
 
@@ -58,6 +63,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(Path(name), facts, digests), "result-recorder")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note on the report what only the exception itself can tell."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        # An attribute of a report travels with it to the process that records.
+        report.environment_problem = environment_problem(call.excinfo.value)  # type: ignore[attr-defined]
+    return report
+
+
 class Recorder:
     """Collects the reports of one session, and writes them at its end."""
 
@@ -72,30 +89,43 @@ class Recorder:
             report.nodeid,
             {
                 "id": report.nodeid,
-                "outcome": "passed",
+                "outcome": Outcome.PASSED.value,
                 "reason": None,
+                "seconds": 0.0,
                 "markers": [name for name in _marker_names() if name in report.keywords],
                 "measured": {},
             },
         )
         row["measured"].update(report.user_properties)
+        row["seconds"] = round(row["seconds"] + report.duration, 3)
         # The first phase that went wrong is the one to name.
-        if report.outcome != "passed" and row["outcome"] == "passed":
-            row["outcome"] = _outcome(report)
-            row["reason"] = _reason(report)
+        if row["outcome"] == Outcome.PASSED.value:
+            outcome = _outcome(report)
+            row["outcome"] = outcome.value
+            row["reason"] = None if outcome is Outcome.PASSED else _reason(report, outcome)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that is skipped, or fails, as a whole has no tests to report."""
         if report.outcome != "passed":
             self.tests[report.nodeid] = {
                 "id": report.nodeid,
-                "outcome": "error" if report.failed else "skipped",
+                "outcome": (Outcome.ERROR if report.failed else Outcome.SKIPPED).value,
                 "reason": _reason(report),
+                "seconds": 0.0,
                 "markers": [],
                 "measured": {},
             }
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        for identifier, reason, markers in session.config.stash.get(DESELECTED, []):
+            self.tests[identifier] = {
+                "id": identifier,
+                "outcome": Outcome.DESELECTED.value,
+                "reason": reason,
+                "seconds": 0.0,
+                "markers": [name for name in _marker_names() if name in markers],
+                "measured": {},
+            }
         rows = sorted(self.tests.values(), key=lambda row: str(row["id"]))
         counts: dict[str, int] = {}
         for row in rows:
@@ -155,19 +185,27 @@ def _marker_names() -> tuple[str, ...]:
     return tuple(marker.partition(":")[0] for marker in MARKERS)
 
 
-def _outcome(report: pytest.TestReport) -> str:
-    if report.outcome == "failed" and report.when != "call":
-        return "error"
+def _outcome(report: pytest.TestReport) -> Outcome:
     if hasattr(report, "wasxfail"):
-        return "xfailed" if report.outcome == "skipped" else "xpassed"
-    return report.outcome
+        return Outcome.XFAILED if report.outcome == "skipped" else Outcome.XPASSED
+    if report.outcome != "failed":
+        return Outcome(report.outcome)
+    if getattr(report, "environment_problem", None) is not None:
+        return Outcome.ENVIRONMENT
+    return Outcome.FAILED if report.when == "call" else Outcome.ERROR
 
 
-def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+def _reason(
+    report: pytest.TestReport | pytest.CollectReport, outcome: Outcome | None = None
+) -> str:
     if isinstance(report.longrepr, tuple):
-        return str(report.longrepr[2])[:_REASON_LIMIT]
-    crash = getattr(report.longrepr, "reprcrash", None)
-    return str(getattr(crash, "message", None) or report.longreprtext)[:_REASON_LIMIT]
+        said = str(report.longrepr[2])
+    else:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = str(getattr(crash, "message", None) or report.longreprtext)
+    if outcome is Outcome.ENVIRONMENT:
+        said = f"{getattr(report, 'environment_problem', '')}: {said}"
+    return said[:_REASON_LIMIT]
 
 
 def _facts(pairs: list[str]) -> dict[str, str]:

@@ -88,7 +88,7 @@ def test_every_test_has_its_outcome_and_reason(project: Path) -> None:
     assert rows["test_fails"]["markers"] == ["fix"]
     assert document["outcomes"] == {"passed": 1, "skipped": 1, "failed": 1, "error": 1}
     assert document["exit_status"] == 1
-    assert document["format"] == 1
+    assert document["format"] == 2
 
 
 def test_what_a_test_measured_is_kept(project: Path) -> None:
