@@ -91,6 +91,11 @@ def _report(
     if any(part.decided.resolution.verdict is Verdict.CHANGED_LATER for part in parts):
         # Changed after it landed, or before: two trees cannot tell, and a person decides.
         doubts.append("upstream's text is not the patch's: compare them before dropping it")
+    if any(
+        rung is Rung.MERGE and part.decided.proof.place is Place.UNKNOWN and part.decided.settled
+        for part, rung in zip(parts, rungs, strict=True)
+    ):
+        doubts.append("the scope of its lines is unknown, so their place is not proven")
     old, new = one.proof.old, one.proof.new
     if one.moved is not None and old is None:
         old, new = one.moved

@@ -15,7 +15,6 @@ from dsv4port.port.relocate import Home, Relocator, is_replaced
 from dsv4port.port.scope_merge import innermost, merge_piece
 from dsv4port.port.text import Text
 
-
 _LEFT = 0.4
 """Share of a piece of text that may still be in its file when it is said to have moved."""
 
@@ -115,7 +114,11 @@ class MovedMerge:
         holder = innermost(self._base, edit)
         if target is None or holder is None:
             return None
-        found = merge_piece(self._base, edit, target, rows, home.rows)
+        # The patch may have changed that file already.
+        spans = target.span(home.scope)
+        if len(spans) != 1:
+            return None
+        found = merge_piece(self._base, edit, target, rows, spans[0])
         if found is None or found.verdict is Verdict.CONFLICT:
             return None
         decided = Decided(
@@ -160,17 +163,30 @@ class MovedMerge:
         target = self._text(home.path)
         if target is None:
             return None
-        start = home.row + edit.first - placed.start - cut
+        places = _places(target.lines, block)
+        if len(places) != 1:
+            return None
+        row = places[0]
+        start = row + edit.first - placed.start - cut
         resolution = Resolution(
             (edit,), Verdict.CLEAN, start, start + edit.stop - edit.first, edit.lines, ""
         )
-        proof = Proof(Place.MOVED, self._base.scope(placed.start), target.scope(home.row))
+        proof = Proof(Place.MOVED, self._base.scope(placed.start), target.scope(row))
         return Rehomed(Decided(resolution, proof, True), target, home.reason)
 
 
 def _context(kinds: bytes) -> int:
     """Lines of context that a hunk has at both ends."""
     return min(len(kinds) - len(kinds.lstrip(b" ")), len(kinds) - len(kinds.rstrip(b" ")))
+
+
+def _places(lines: Sequence[bytes], block: Sequence[bytes]) -> list[int]:
+    """Rows at which a block of lines stands."""
+    return [
+        row
+        for row, line in enumerate(lines)
+        if line == block[0] and list(lines[row : row + len(block)]) == list(block)
+    ]
 
 
 def _left_share(lines: Sequence[bytes], block: Sequence[bytes]) -> float:

@@ -17,8 +17,9 @@ for review by the default policy.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dsv4port.apply.scopes import Scope, ScopeKind
@@ -35,11 +36,36 @@ _CLEARLY = 0.1
 _TEXT = 40
 """Letters and digits of a piece of text that is looked for in other files."""
 _LARGEST = 4 << 20
+_TELLING, _TELLING_SHARE = 24, 0.25
+"""Longest lines of a file that are looked for first, and the share of them that must be there."""
 _FAMILIES = (
     frozenset((b"c", b"h", b"cc", b"cpp", b"cxx", b"hh", b"hpp", b"hxx", b"inl", b"cu", b"cuh",
                b"hip")),
     frozenset((b"py", b"pyi", b"pyx")),
 )  # fmt: skip
+
+
+class _Corpus:
+    """The contents of many files in one text, so that one search goes through all of them."""
+
+    def __init__(self, files: dict[bytes, bytes]) -> None:
+        self.files = files
+        self._paths = list(files)
+        self._starts: list[int] = []
+        size = 0
+        for content in files.values():
+            self._starts.append(size)
+            size += len(content) + 1
+        # A NUL is in no text, so no match reaches over the end of a file.
+        self._text = b"\0".join(files.values())
+
+    def places(self, block: bytes) -> Iterator[tuple[bytes, int]]:
+        """Every (path, offset) at which a block stands."""
+        at = self._text.find(block)
+        while at >= 0:
+            index = bisect_right(self._starts, at) - 1
+            yield self._paths[index], at - self._starts[index]
+            at = self._text.find(block, at + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +78,18 @@ class FileMove:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a definition went: the file, its scope there and its rows there."""
+    """Where a definition went: the file, and its scope there."""
 
     path: bytes
     scope: Scope
-    rows: tuple[int, int]
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextHome:
-    """Where a piece of text went: the file and the row of its first line."""
+    """The file that a piece of text went to."""
 
     path: bytes
-    row: int
     reason: str
 
 
@@ -91,7 +115,7 @@ class Relocator:
         self._new = new
         self._fetch = fetch
         self._changed: dict[bytes, tuple[str | None, str | None]] | None = None
-        self._families: dict[bytes, list[bytes]] = {}
+        self._families: dict[bytes, _Corpus] = {}
         self._files: dict[bytes, FileMove | None] = {}
 
     def file(self, path: bytes, base_id: str | None, content: bytes) -> FileMove | None:
@@ -115,9 +139,12 @@ class Relocator:
         if not total:
             return None
         ranked: list[tuple[float, bytes]] = []
-        for other in self._like(path):
-            now = self._new(other)
-            if now is None or b"\0" in now[:8000] or other == path:
+        telling = sorted(lines, key=weight, reverse=True)[:_TELLING]
+        for other, now in self._like(path).files.items():
+            if other == path:
+                continue
+            # Counting all lines of all files takes long; most have nothing of this one.
+            if sum(line in now for line in telling) < _TELLING_SHARE * len(telling):
                 continue
             gained = Counter(split_lines(now))
             before = self._old(other)
@@ -152,9 +179,10 @@ class Relocator:
         name = step.name.encode("utf-8", "surrogateescape")
         body = words(base.lines[rows[0] : rows[1]])
         ranked: list[tuple[float, Home]] = []
-        for other in self._like(base.path):
-            now = self._new(other)
-            if now is None or name not in now or len(now) > _LARGEST or other == base.path:
+        corpus = self._like(base.path)
+        for other in dict.fromkeys(found for found, _ in corpus.places(name)):
+            now = corpus.files[other]
+            if len(now) > _LARGEST or other == base.path:
                 continue
             before = self._old(other)
             if before is not None and before.count(name) >= now.count(name):
@@ -170,13 +198,13 @@ class Relocator:
                 share = similarity(body, words(text.lines[first - 1 : last]))
                 if share < SAME_BODY or self._had(other, found):
                     continue
-                ranked.append((share, Home(other, found, (first - 1, last), "")))
+                ranked.append((share, Home(other, found, "")))
         ranked.sort(key=lambda one: -one[0])
         if not ranked or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _CLEARLY):
             return None
         share, home = ranked[0]
         return Home(
-            home.path, home.scope, home.rows,
+            home.path, home.scope,
             f"upstream moved {scope.name} to another file; {share:.0%} of its words are the same",
         )  # fmt: skip
 
@@ -189,43 +217,41 @@ class Relocator:
         block = b"".join(lines)
         if sum(map(weight, lines)) < _TEXT or not block.endswith(b"\n"):
             return None
-        found: list[tuple[bytes, int]] = []
-        for other in self._like(path):
-            now = self._new(other)
-            if now is None or other == path:
-                continue
-            at = _whole(now, block)
-            if at is None:
+        corpus = self._like(path)
+        found: list[bytes] = []
+        for other, at in corpus.places(block):
+            now = corpus.files[other]
+            if other == path or (at and now[at - 1] != 0x0A):
                 continue
             before = self._old(other)
-            if (before is not None and _whole(before, block) is not None) or (
-                _whole(now, block, at + 1) is not None
-            ):
+            if found or (before is not None and block in before):
                 return None
-            found.append((other, now.count(b"\n", 0, at)))
+            found.append(other)
         if len(found) != 1:
             return None
-        return TextHome(*found[0], "upstream moved these lines to another file")
+        return TextHome(found[0], "upstream moved these lines to another file")
 
     def _all(self) -> dict[bytes, tuple[str | None, str | None]]:
         if self._changed is None:
             self._changed = {path: ids for path, ids in self._list().items() if ids[1] is not None}
         return self._changed
 
-    def _like(self, path: bytes) -> list[bytes]:
-        """Changed files of the same kind, all of them read."""
+    def _like(self, path: bytes) -> _Corpus:
+        """Changed text files of the same kind, as they were when they were first asked for."""
         suffix = _suffix(path)
         if suffix not in self._families:
             kin = next((one for one in _FAMILIES if suffix in one), frozenset((suffix,)))
             changed = self._all()
             paths = [other for other in changed if _suffix(other) in kin]
-            self._fetch(
-                identifier
-                for other in paths
-                for identifier in changed[other]
-                if identifier is not None
+            self._fetch(found for other in paths if (found := changed[other][1]) is not None)
+            contents = {other: self._new(other) for other in paths}
+            self._families[suffix] = _Corpus(
+                {
+                    other: content
+                    for other, content in contents.items()
+                    if content is not None and b"\0" not in content
+                }
             )
-            self._families[suffix] = paths
         return self._families[suffix]
 
 
@@ -278,16 +304,6 @@ def _bodies(text: Text) -> dict[str, set[bytes]]:
         for scope, first, last in text.scopes.definitions()
         if scope is not None and scope.steps[-1].kind is ScopeKind.FUNCTION
     }
-
-
-def _whole(content: bytes, block: bytes, start: int = 0) -> int | None:
-    """Where a block of whole lines stands."""
-    at = content.find(block, start)
-    while at >= 0:
-        if at == 0 or content[at - 1] == 0x0A:
-            return at
-        at = content.find(block, at + 1)
-    return None
 
 
 def _name(path: bytes) -> bytes:

@@ -15,7 +15,7 @@ from dsv4port.git.tree import PathConflictError, TreeEditor
 class Blobs:
     """Contents by id, read in batches, the latest kept."""
 
-    _BUDGET = 96 << 20
+    _BUDGET = 256 << 20
 
     def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
