@@ -116,6 +116,9 @@ def untyped_finding(known: Comparison, use: Use) -> Iterator[Finding]:
     home = path if path in known.new.files else known.file(path).path
     if home is None:
         return
+    if "config" not in receiver and not known.old.defining_paths(name):
+        # Nothing in the tree has such an attribute: the object comes from outside.
+        return
     mentions = known.old.mentions(name)
     if path not in mentions or len(mentions) > _MANY_FILES or _reads(known, known.new, home, name):
         return

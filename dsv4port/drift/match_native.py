@@ -33,7 +33,9 @@ def operator_finding(known: Comparison, use: Use) -> Iterator[Finding]:
             before[0].place,
         )  # fmt: skip
         return
-    if not {_schema(one) for one in before} & {_schema(one) for one in after}:
+    if {_schema(one) for one in before} & {_schema(one) for one in after}:
+        return
+    if not any(_takes_what(one, other) for one in before for other in after):
         yield Finding(
             Kind.OPERATOR_CHANGED, Severity.ERROR, use.subject,
             f"operator {name} takes ({after[0].symbol.value} instead of ({before[0].symbol.value}",
@@ -43,6 +45,15 @@ def operator_finding(known: Comparison, use: Use) -> Iterator[Finding]:
 
 def _operators(index: TreeIndex, name: str) -> list[Found]:
     return [one for one in index.definitions_of(name) if one.symbol.kind is SymbolKind.OPERATOR]
+
+
+def _takes_what(old: Found, new: Found) -> bool:
+    """Whether every call of the old schema fits the new one: only defaults were added."""
+    before, after = old.symbol.parameters, new.symbol.parameters
+    added = after[len(before) :]
+    return [one[:1] + one[3:] for one in before] == [
+        one[:1] + one[3:] for one in after[: len(before)]
+    ] and all(one.default is not None for one in added)
 
 
 def _schema(found: Found) -> str:

@@ -228,7 +228,8 @@ def _likeness(
     after = (old[at + 1].name if at + 1 < len(old) else "") == (
         new[there + 1].name if there + 1 < len(new) else ""
     )
-    if before and after and one.kind in PLACED and one.default is None is other.default:
+    related = _related_types(one.annotation, other.annotation)
+    if related and before and after and one.kind in PLACED and one.default is None is other.default:
         # Whoever passes it by position passes it still.
         return 1.0 + name_likeness(one.name, other.name)
     score = 0.35 * before + 0.35 * after
@@ -239,6 +240,16 @@ def _likeness(
     if (one.default is None) != (other.default is None):
         score -= 0.3
     return score + 0.6 * name_likeness(one.name, other.name)
+
+
+def _related_types(one: str | None, other: str | None) -> bool:
+    """Whether a value may be of both types, as far as their texts say."""
+    first, second = _type(one), _type(other)
+    if first is None or second is None:
+        return True
+    return bool(
+        {part.strip() for part in first.split("|")} & {part.strip() for part in second.split("|")}
+    )
 
 
 def name_likeness(one: str, other: str) -> float:

@@ -34,7 +34,9 @@ PAIRS = sorted({(one["from"], one["to"]) for one in JUDGED})
 def test_at_most_one_in_five_is_wrong() -> None:
     assert len(JUDGED) >= 60
     wrong = [one for one in JUDGED if one["verdict"] == "wrong"]
-    assert len(wrong) <= len(JUDGED) / 5
+    for sample in ("first", "second"):
+        drawn = [one for one in JUDGED if one["sample"] == sample]
+        assert len([one for one in drawn if one in wrong]) <= len(drawn) / 5
     assert all(one["why"] for one in wrong)
     assert {one["verdict"] for one in JUDGED} == {"right", "wrong"}
 
@@ -59,7 +61,7 @@ def test_judgements_hold(bench: Workbench, pair: tuple[str, str]) -> None:
     for path in {one["path"] for one in ours}:
         lines = changed_lines(old, new, path)
         found = find_drift(old, new, python_uses(old, old, path, lines, {}), comparison=known)
-        made = {(one.kind.value, one.message) for one in found}
+        made = {(one.kind.value, one.message[:160]) for one in found}
         for one in ours:
             if one["path"] == path:
                 assert ((one["kind"], one["message"]) in made) == one["reported"], one

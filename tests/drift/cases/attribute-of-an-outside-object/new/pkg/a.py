@@ -1,0 +1,2 @@
+def a(op):
+    return op.body() + 1

@@ -1,0 +1,2 @@
+def build(op):
+    return op.body()

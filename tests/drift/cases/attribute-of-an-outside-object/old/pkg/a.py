@@ -1,0 +1,2 @@
+def a(op):
+    return op.then_block + 1

@@ -1,0 +1,2 @@
+def run(a, length: int, b):
+    return a

@@ -1,0 +1,2 @@
+def run(a, clean: bool, b):
+    return a
