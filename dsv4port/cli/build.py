@@ -56,6 +56,13 @@ def command(
     every_source: Annotated[
         bool, typer.Option("--all", help="With --check-sources: every CUDA source of the tree.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="A kind of check that may fail: package, extension, schema, packages, versions.",
+        ),
+    ] = None,
     python: Annotated[
         Path | None,
         typer.Option(
@@ -70,7 +77,8 @@ def command(
     """
     run = Run.of(context)
     from dsv4port.build.process import interruptible
-    from dsv4port.cli import run_build
+    from dsv4port.cli import run_build, run_build_checkout
+    from dsv4port.cli.build_rows import Asked
 
     if target is None:
         _refuse_with(
@@ -90,14 +98,16 @@ def command(
         raise UsageError("--python goes with a check", fix="use --base for the environment")
     if base is not None and (kernels is not None or check_sources):
         raise UsageError("--base goes with building a checkout", fix="leave it out")
-    asked = run_build.Asked(
-        target.split(","), plan, jobs or len(os.sched_getaffinity(0)), dict(os.environ)
-    )
+    if accept and (kernels is not None or check_sources):
+        raise UsageError("--accept goes with building a checkout", fix="leave it out")
+    asked = Asked(target.split(","), plan, jobs or len(os.sched_getaffinity(0)), dict(os.environ))
     with interruptible():
         if check_sources:
-            return run_build.check_sources(run, asked, tuple(files or ()), every_source, python)
+            return run_build_checkout.check_sources(
+                run, asked, tuple(files or ()), every_source, python
+            )
         if kernels is None:
-            return run_build.environment(run, asked, base)
+            return run_build_checkout.environment(run, asked, base, accept or ())
         if check_triton:
             return run_build.check_triton(run, asked, kernels, python)
         return run_build.kernels(run, asked, kernels)

@@ -1,56 +1,27 @@
-"""What ``dsv4port build`` does and says, one function a mode; all answer in the same shape."""
+"""What ``dsv4port build`` does and says, for targets and kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dsv4port.cli.build_rows import (
+    Asked,
+    answer_fields,
+    check_lines,
+    check_row,
+    probe_lines,
+    probe_rows,
+    shown_architectures,
+    step_lines,
+)
 from dsv4port.cli.context import Run
 from dsv4port.cli.render import Reply, columns, count, full_path, shown_path, size
 from dsv4port.errors import ExitCode, UsageError
-from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from dsv4port.build.kernels import KernelBuild, KernelPlans
-    from dsv4port.build.probes import ProbeResult
-    from dsv4port.build.targets import Target
     from dsv4port.manifest.patchset import Patchset
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What every mode is asked: target names, only a plan, how many jobs, the variables."""
-
-    names: Sequence[str]
-    plan: bool
-    jobs: int
-    variables: Mapping[str, str]
-
-    def targets(self) -> list[Target]:
-        """The targets. Raises BadInputError for an unknown one."""
-        from dsv4port.build.targets import load_target
-
-        if len(set(self.names)) != len(self.names):
-            raise UsageError("--target names a target twice", fix="name each once")
-        return [load_target(name) for name in self.names]
-
-
-def _fields(mode: str, asked: Asked, **own: Any) -> dict[str, Any]:
-    """The JSON object: the same keys in every mode, empty where they have nothing to say."""
-    return {
-        "mode": mode,
-        "targets": list(asked.names),
-        "planned": asked.plan,
-        "probes": [],
-        "steps": [],
-        "checks": [],
-        "artifacts": [],
-        "environment": None,
-        "receipt": None,
-        "log": None,
-        **own,
-    }
 
 
 def list_targets() -> Reply:
@@ -58,7 +29,7 @@ def list_targets() -> Reply:
     from dsv4port.build.targets import load_target, target_names
 
     targets = [load_target(name) for name in target_names()]
-    fields = _fields("list", Asked([one.name for one in targets], False, 1, {}))
+    fields = answer_fields("list", Asked([one.name for one in targets], False, 1, {}))
     rows = [(one.name, one.title) for one in targets]
     return Reply(fields, [*columns(rows), "build one with `dsv4port build --target NAME`"])
 
@@ -78,7 +49,7 @@ def kernels(run: Run, asked: Asked, name: str) -> Reply:
     nvcc = Place(asked.variables).find_nvcc()
     host = host_compiler(asked.variables)
     plans = plan_kernels(run.project, patchset, targets, nvcc, host, cache)
-    skipped = [_check("kernel", one.kernel, "skipped", one.reason) for one in plans.skipped]
+    skipped = [check_row("kernel", one.kernel, "skipped", one.reason) for one in plans.skipped]
     steps = [
         {"name": f"compile {one.kernel.name}", "command": list(one.command), "environment": []}
         for one in plans.plans
@@ -93,7 +64,7 @@ def kernels(run: Run, asked: Asked, name: str) -> Reply:
             "needed": None, "found": host.program, "install": None,
         },
     ]  # fmt: skip
-    run.fields.update(_fields("kernels", asked, probes=probes, steps=steps, checks=skipped))
+    run.fields.update(answer_fields("kernels", asked, probes=probes, steps=steps, checks=skipped))
     if asked.plan:
         return Reply(lines=_kernel_plan_lines(plans))
     built = build_kernels(run.project, plans, asked.variables, cache, progress=run.progress)
@@ -129,7 +100,7 @@ def _kernel_plan_lines(plans: KernelPlans) -> list[str]:
     lines = [f"compiler: {plans.compiler}"]
     for one in plans.plans:
         what = "from the cache" if one.cached else "compiled"
-        lines += [f"{one.kernel.name} for {_sm(one.architectures)}: {what}"]
+        lines += [f"{one.kernel.name} for {shown_architectures(one.architectures)}: {what}"]
         lines += [f"  {shlex.join(one.command)}"]
     return lines + [f"{one.kernel}: skipped: {one.reason}" for one in plans.skipped]
 
@@ -139,18 +110,15 @@ def _kernel_lines(built: KernelBuild, plans: KernelPlans) -> list[str]:
     for one in built.built:
         artifact = one.artifact
         how = "from the cache" if one.cached else "compiled"
+        where = shown_architectures(artifact.architectures)
         lines += [
-            f"{artifact.kernel} for {_sm(artifact.architectures)}: {how}, {size(artifact.size)}",
+            f"{artifact.kernel} for {where}: {how}, {size(artifact.size)}",
             f"  {shown_path(one.path)}",
             f"  sha256 {artifact.sha256}",
         ]
     lines += [f"{one.kernel}: skipped: {one.reason}" for one in plans.skipped]
     return [*lines, f"{count(len(built.built), 'kernel')} by {plans.compiler}",
             f"receipt {shown_path(built.receipt)}"]  # fmt: skip
-
-
-def _sm(architectures: Iterable[str]) -> str:
-    return ", ".join(f"sm_{one}" for one in architectures)
 
 
 def check_triton(run: Run, asked: Asked, name: str, python: Path | None) -> Reply:
@@ -188,9 +156,9 @@ def check_triton(run: Run, asked: Asked, name: str, python: Path | None) -> Repl
         for target in targets
         for architecture in target.architectures
     ]
-    run.fields.update(_fields("triton", asked, probes=_probe_rows(probes), steps=steps))
+    run.fields.update(answer_fields("triton", asked, probes=probe_rows(probes), steps=steps))
     if asked.plan:
-        return Reply(lines=[*_probe_lines(probes), *_step_lines(steps)])
+        return Reply(lines=[*probe_lines(probes), *step_lines(steps)])
     require(probes)
     if not run.checkout.is_dir():
         raise UsageError(
@@ -204,7 +172,7 @@ def check_triton(run: Run, asked: Asked, name: str, python: Path | None) -> Repl
             interpreter, asked.variables, stream, progress=run.progress,
         )  # fmt: skip
     checks = [
-        _check(
+        check_row(
             "triton", f"{one.kernel} sm_{one.architecture}", one.outcome.value,
             f"{one.variants} variants, {size(one.size)}" if one.variants
             else "; ".join(one.detail[-3:]) or "the manifest does not name this architecture",
@@ -214,51 +182,4 @@ def check_triton(run: Run, asked: Asked, name: str, python: Path | None) -> Repl
     failed = any(one.outcome is TritonOutcome.FAILS for one in found)
     none = all(one.outcome is TritonOutcome.NOT_DECLARED for one in found)
     code = int(ExitCode.NO) if failed or none else 0
-    return Reply({"checks": checks, "log": full_path(log)}, _check_lines(checks), code)
-
-
-# ---- shared parts
-
-
-def _check(kind: str, subject: str, outcome: str, detail: str) -> dict[str, str]:
-    return {"check": kind, "subject": subject, "outcome": outcome, "detail": detail}
-
-
-def _check_lines(checks: Iterable[Mapping[str, str]]) -> list[str]:
-    return columns((one["outcome"], one["check"], one["subject"], one["detail"]) for one in checks)
-
-
-def _probe_rows(probes: Iterable[ProbeResult]) -> list[dict[str, Any]]:
-    return [
-        {
-            "subject": one.subject,
-            "outcome": one.outcome.value,
-            "version": one.version,
-            "needed": one.needed,
-            "found": one.found,
-            "install": one.install,
-        }
-        for one in probes
-    ]
-
-
-def _probe_lines(probes: Iterable[ProbeResult]) -> list[str]:
-    rows = []
-    for one in probes:
-        about = " ".join(part for part in (one.version, one.found) if part)
-        if one.needed is not None:
-            about += f" (needed: {one.needed})"
-        rows.append((one.outcome.value, one.subject, about if one.holds else f"{about}: "
-                     f"{one.install}".lstrip(": ")))  # fmt: skip
-    return columns(rows)
-
-
-def _step_lines(steps: Iterable[Mapping[str, Any]]) -> list[str]:
-    import shlex
-
-    lines = []
-    for step in steps:
-        lines.append(f"{step['name']}:")
-        lines += [f"  {shlex.quote(one)}" for one in step["environment"]]
-        lines.append(f"  {shlex.join(step['command'])}")
-    return lines
+    return Reply({"checks": checks, "log": full_path(log)}, check_lines(checks), code)
