@@ -1,0 +1,1 @@
+"""Results of tests and benchmarks, put together as a report that names its sources."""
