@@ -73,6 +73,8 @@ class Rank:
             "state": None if staging is None else staging.arena.state.name,
             "registered": [len(addresses) for addresses in self.car.ops.registered],
             "buffer": self.car.ops.data_buffer[1],
+            "shared": harness.shared_bytes(communicator),
+            "limit": communicator.max_size,
         }
 
     def agree(self) -> dict[str, Any]:

@@ -326,6 +326,15 @@ def add_module(name: str, module: ModuleType, **attributes: Any) -> None:
         setattr(sys.modules[package], leaf, module)
 
 
+def shared_bytes(communicator: Any) -> int:
+    """What collectives use of the data buffer, from its start.
+
+    Up to vLLM 0.26 that is all-reduce alone; from 0.27 on all-gather and reduce-scatter share it.
+    """
+    limits = ("max_size", "max_all_gather_size", "max_reduce_scatter_size")
+    return max(getattr(communicator, name, 0) for name in limits)
+
+
 def all_reduce_limits(tree: Path) -> dict[str, dict[int, int]]:
     """`CUSTOM_ALL_REDUCE_MAX_SIZES` of the tree, without importing its module."""
     path = tree / "vllm/distributed/device_communicators/all_reduce_utils.py"

@@ -17,8 +17,7 @@ import pytest
 pytestmark = [pytest.mark.torch]
 
 MIB = 1024 * 1024
-EAGER = 8 * MIB
-ARENA = 12 * MIB
+SLOTS = 4 * MIB
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,9 @@ def test_ranks_that_agree_stage_and_seal(seen: list[Any]) -> None:
     assert column(seen, "agree", "state") == ["SEALED", "SEALED"]
     # Three addresses of the throwaway graph, six of the two that serve.
     assert column(seen, "agree", "registered") == [[3, 6], [3, 6]]
-    assert column(seen, "agree", "buffer") == [ARENA, ARENA]
+    assert column(seen, "agree", "buffer") == [
+        one + SLOTS for one in column(seen, "agree", "shared")
+    ]
 
 
 @pytest.mark.parametrize("scenario", ["another_plan", "another_limit", "cannot_take_part"])
@@ -68,8 +69,9 @@ def test_ranks_that_differ_fall_back_together_before_they_allocate(
 ) -> None:
     assert column(seen, scenario, "error") == ["", ""]
     assert column(seen, scenario, "state") == [None, None]
-    own = [EAGER, EAGER // 2 if scenario == "another_limit" else EAGER]
-    assert column(seen, scenario, "buffer") == own
+    assert column(seen, scenario, "buffer") == column(seen, scenario, "shared")
+    limits = [8 * MIB, 4 * MIB if scenario == "another_limit" else 8 * MIB]
+    assert column(seen, scenario, "limit") == limits
     assert column(seen, scenario, "registered") == [[6], [6]]
 
 
