@@ -33,6 +33,8 @@ COMMANDS = {
     "build": ("dsv4port.cli.build", "Compile native code for a target, and check it."),
     "refresh": ("dsv4port.cli.refresh", "Write patch files anew from the checkout's commits."),
     "test": ("dsv4port.cli.test", "Run the tests of patchsets on the patched tree."),
+    "report": ("dsv4port.cli.report", "Say what was shown of a stack, and by which file."),
+    "ladder": ("dsv4port.cli.ladder", "Compute decode graphs and arena, or check a serve command."),
     "list": ("dsv4port.cli.list", "List pins, patchsets and stacks."),
     "show": ("dsv4port.cli.show", "Show a pin, patchset, patch or stack."),
     "doctor": ("dsv4port.cli.doctor", "Check what the machine must have."),
