@@ -11,7 +11,7 @@ Everything is in the rows of one pair of texts: whole files, or two versions of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from dsv4port.port.align import Alignment
@@ -130,6 +130,15 @@ def merge(
     base: Sequence[bytes], edits: Sequence[Edit], target: Sequence[bytes], alignment: Alignment
 ) -> list[Resolution]:
     """Merge edits of ``base`` into ``target``; every edit is in exactly one of the results."""
+    result: list[Resolution] = []
+    for one in _merge(base, edits, target, alignment):
+        result.append(_slid(base, one, target, alignment) if one.verdict.applied else one)
+    return result
+
+
+def _merge(
+    base: Sequence[bytes], edits: Sequence[Edit], target: Sequence[bytes], alignment: Alignment
+) -> list[Resolution]:
     from dsv4port.port.regions import resolve
 
     result: list[Resolution] = []
@@ -143,6 +152,40 @@ def merge(
         else:
             result += resolve(base, region, target, alignment)
     return result
+
+
+def _slid(
+    base: Sequence[bytes], one: Resolution, target: Sequence[bytes], alignment: Alignment
+) -> Resolution:
+    """The same, unless upstream has the edit one or more lines further up or down.
+
+    Among equal lines it is a convention which of them was added or removed; the alignment may have
+    followed another one than the patch.
+    """
+    if len(one.edits) != 1:
+        return one
+    for edit in slides(base, one.edits[0]):
+        (found,) = _merge(base, [edit], target, alignment)
+        if found.verdict is Verdict.PRESENT:
+            return replace(found, edits=one.edits)
+    return one
+
+
+def slides(base: Sequence[bytes], edit: Edit) -> list[Edit]:
+    """The same edit as far down and as far up as equal lines let it be written."""
+    if edit.lines and edit.first < edit.stop:
+        return []
+    first, stop, lines = edit.first, edit.stop, list(edit.lines)
+    while stop < len(base) and (base[first] if first < stop else lines[0]) == base[stop]:
+        lines = lines[1:] + lines[:1]
+        first, stop = first + 1, stop + 1
+    down = Edit(first, stop, tuple(lines), edit.hunk)
+    first, stop, lines = edit.first, edit.stop, list(edit.lines)
+    while first > 0 and (base[stop - 1] if first < stop else lines[-1]) == base[first - 1]:
+        lines = lines[-1:] + lines[:-1]
+        first, stop = first - 1, stop - 1
+    up = Edit(first, stop, tuple(lines), edit.hunk)
+    return [other for other in (down, up) if other.first != edit.first]
 
 
 def merged_lines(target: Sequence[bytes], resolutions: Sequence[Resolution]) -> list[bytes]:

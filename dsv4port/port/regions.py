@@ -37,6 +37,15 @@ def resolve(
     base: Sequence[bytes], region: Region, target: Sequence[bytes], alignment: Alignment
 ) -> list[Resolution]:
     """The resolutions of all edits of a region."""
+    inner = [
+        Edit(one.first - region.first, one.stop - region.first, one.lines, one.hunk)
+        for one in region.edits
+    ]
+    if apply_edits(base[region.first : region.stop], inner) == list(
+        target[region.start : region.end]
+    ):
+        # Also where equal lines leave open which of them each side removed.
+        return [_present(edit, region.start, region.end) for edit in region.edits]
     changes = _changes(region, alignment)
     result: list[Resolution] = []
     for edits, meeting in _clusters(region.edits, changes):
@@ -47,6 +56,12 @@ def resolve(
         else:
             result += _meet(base, edits, meeting, target, alignment, region)
     return result
+
+
+def _present(edit: Edit, start: int, end: int) -> Resolution:
+    return Resolution(
+        (edit,), Verdict.PRESENT, start, end, None, "upstream made the same change", 1.0
+    )
 
 
 def _changes(region: Region, alignment: Alignment) -> list[_Change]:
@@ -166,11 +181,7 @@ def _meet(
     was, became = base[first:stop], target[start:end]
     local = [Edit(one.first - first, one.stop - first, one.lines, one.hunk) for one in edits]
     if apply_edits(was, local) == list(became):
-        return [
-            Resolution((edit,), Verdict.PRESENT, start, end, None,
-                       "upstream made the same change", 1.0)
-            for edit in edits
-        ]  # fmt: skip
+        return [_present(edit, start, end) for edit in edits]
     result: list[Resolution] = []
     left: list[tuple[Edit, Edit, float]] = []
     for edit, inner in zip(edits, local, strict=True):

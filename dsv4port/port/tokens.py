@@ -64,11 +64,11 @@ def _is_space(new: list[bytes]) -> bool:
 def _meet(
     before: tuple[int, int, list[bytes], int], after: tuple[int, int, list[bytes], int]
 ) -> bool:
-    """Whether two changes of different sides that do not overlap still decide one thing."""
+    """Whether two changes of different sides insert at one place, so that their order matters."""
     if before[3] == after[3] or before[1] < after[0]:
         return False
-    inserts = before[0] == before[1] or after[0] == after[1]
-    return inserts and not (_is_space(before[2]) or _is_space(after[2]))
+    both_insert = before[0] == before[1] and after[0] == after[1]
+    return both_insert and not (_is_space(before[2]) or _is_space(after[2]))
 
 
 def _changes(old: list[bytes], new: list[bytes]) -> list[tuple[int, int, list[bytes]]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsv4port.port.align import Method, align, common_rows
 from dsv4port.port.edits import Edit, apply_edits
 from dsv4port.port.file_merge import merge_file
-from dsv4port.port.merge import Verdict, merge, merged_lines
+from dsv4port.port.merge import Verdict, merge, merged_lines, slides
 from dsv4port.port.text import Text
 from dsv4port.port.tokens import merge_tokens
 
@@ -150,3 +150,14 @@ def test_a_merge_by_tokens_does_not_depend_on_the_side(
 ) -> None:
     base, ours, theirs = b"".join(old), b"".join(left), b"".join(right)
     assert merge_tokens(base, ours, theirs) == merge_tokens(base, theirs, ours)
+
+
+@given(merges())
+@settings(deadline=None)
+def test_an_edit_that_slides_says_the_same(
+    case: tuple[list[bytes], list[Edit], list[Edit]],
+) -> None:
+    base, edits, _ = case
+    for edit in edits:
+        for other in slides(base, edit):
+            assert apply_edits(base, [other]) == apply_edits(base, [edit])
