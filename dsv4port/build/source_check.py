@@ -229,8 +229,9 @@ def _check(
     outcome, detail = _judged(ended, errors)
     if outcome is SourceOutcome.COMPILES:
         size = (work / "out.o").stat().st_size
-        detail = f"{size / 1024:.0f} KiB" + (", cuBLAS's header stood in for" if headers.stand_in
-                                             else "")  # fmt: skip
+        detail = f"{size / 1024:.0f} KiB"
+        if headers.stand_in:
+            detail += ", with a stand-in for cuBLAS's header"
     return SourceCheck(file, architecture, outcome, detail)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsv4port.cli.context import Run
 from dsv4port.cli.findings import finding_lines, finding_rows
-from dsv4port.cli.render import Reply, count, full_path, shown_path
+from dsv4port.cli.render import Reply, columns, count, full_path, shown_path
 from dsv4port.cli.rows import recovered_row, recovery_notice
 from dsv4port.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dsv4port.build.receipts import KernelCheck, KernelFinding
 
 
 def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
@@ -20,6 +23,8 @@ def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
     report = verify_checkout(
         run.project, stack, checkout, deep=deep, on_recovery=recovery_notice(run, checkout)
     )
+    kernels = _kernels(run, report.stack)
+    wrong = () if kernels is None else kernels.findings
     fields = {
         "target": "checkout",
         "path": full_path(checkout),
@@ -30,7 +35,8 @@ def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
         "patches_checked": report.patches_checked,
         "files_checked": report.files_checked,
         "ignored": report.ignored,
-        "findings": finding_rows(report.findings),
+        "kernels_checked": 0 if kernels is None else kernels.checked,
+        "findings": [*finding_rows(report.findings), *map(_kernel_row, wrong)],
         "recovered": recovered_row(checkout, report.recovered),
     }
     compared = (
@@ -38,7 +44,9 @@ def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
         f"{count(report.files_checked, 'file')} compared by content"
         + ("" if deep else ", all other files by git's stat cache")
     )
-    if report.holds:
+    if kernels is not None and kernels.checked:
+        compared += f"; {count(kernels.checked, 'built kernel')} by sha256"
+    if report.holds and not wrong:
         lines = [
             f"{shown_path(checkout)} holds {report.stack} on {report.pin} exactly as locked",
             compared,
@@ -49,11 +57,31 @@ def hold_checkout(run: Run, stack: str | None, *, deep: bool = False) -> Reply:
         return Reply(fields, lines)
     lines = [
         f"{shown_path(checkout)} is not {report.stack} as locked: "
-        f"{count(len(report.findings), 'mismatch', 'mismatches')}",
+        f"{count(len(report.findings) + len(wrong), 'mismatch', 'mismatches')}",
         *finding_lines(report.findings),
+        *columns(((one.kind.value, one.subject, one.reason) for one in wrong), indent=2),
         compared,
     ]
     return Reply(fields, lines, int(ExitCode.NO))
+
+
+def _kernels(run: Run, stack: str) -> KernelCheck | None:
+    """What was built of the stack's own kernels, None where nothing was built in this project."""
+    if not (run.project.state_folder / "build" / "kernels").is_dir():
+        return None
+    from dsv4port.build.receipts import check_kernels
+    from dsv4port.manifest.stack import load_stack
+
+    return check_kernels(run.project, load_stack(run.project, stack).patchsets)
+
+
+def _kernel_row(finding: KernelFinding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind.value,
+        "subject": finding.subject,
+        "reason": finding.reason,
+        "patches": [],
+    }
 
 
 def hold_installed(run: Run, stack: str | None, folder: Path, prefix: str | None) -> Reply:
