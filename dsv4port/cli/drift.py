@@ -212,10 +212,11 @@ def _find(
         raise BadInputError("the cache has no store", fix="run `dsv4port fetch` first")
     with Workbench(cache, run.progress) as bench:
         if series is None:
-            return sorted(
-                all_changes(bench.index(old_pin), bench.index(new_pin), under=under),
-                key=lambda one: one.sort_key,
+            tops = [path.partition("/")[0] for path in under]
+            changes = all_changes(
+                bench.index(old_pin, tops), bench.index(new_pin, tops), under=under
             )
+            return sorted(changes, key=lambda one: one.sort_key)
         applied = apply_to_pin(series.items, bench.reader, old_pin.commit)
         bench.learn(applied)
         folders = folders_of(applied)

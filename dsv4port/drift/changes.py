@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsv4port.drift.build import ASIDE
 from dsv4port.drift.compare import Comparison, State
 from dsv4port.drift.extract import is_source
 from dsv4port.drift.facts import Flag, SymbolKind
@@ -40,7 +41,8 @@ def all_changes(
     for path in sorted(old.files):
         if new.files.get(path) == old.files[path] or not path.startswith(under):
             continue
-        if not is_source(path):
+        top = path.partition("/")[0]
+        if not is_source(path) or (top in ASIDE and not any(one.startswith(top) for one in under)):
             continue
         if not old.facts(path).readable or (path in new.files and not new.facts(path).readable):
             yield Finding(
@@ -77,6 +79,9 @@ def _symbols(known: Comparison, path: str) -> Iterator[Finding]:
         if fate.new is not None and fate.new.path == moved_file and fate.new.name == name:
             # The file's own finding says it.
             pass
+        elif fate.state is State.REMOVED and path not in known.new.files and moved_file is None:
+            # So does that of a file that is gone.
+            gone.add(name)
         elif fate.state is not State.THERE:
             gone.add(name)
             yield gone_finding(found, fate, ERROR if not fate.importable else NOTE)

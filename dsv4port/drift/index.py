@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from dsv4port.drift.extract import CALLS, DEFINES, MENTIONS, reader_of, word_roles
-from dsv4port.drift.facts import EMPTY, Call, Facts, Flag, Parameter, Symbol, SymbolKind
+from dsv4port.drift.extract import CALLS, DEFINES, MENTIONS, is_source, reader_of, word_roles
+from dsv4port.drift.facts import EMPTY, UNREADABLE, Call, Facts, Flag, Parameter, Symbol, SymbolKind
 from dsv4port.git.objects import blob_id
 
 SOURCE_ROOTS = ("src/", "python/", "lib/")
@@ -179,10 +179,14 @@ class TreeIndex:
         return self._read(self.files[path])
 
     def facts(self, path: str) -> Facts:
-        """Facts of a file; empty where it has none."""
+        """Facts of a file: none where there is no file, unreadable where it was not indexed."""
         blob = self.files.get(path)
-        found = None if blob is None else self.source.facts(blob)
-        return EMPTY if found is None else found
+        if blob is None:
+            return EMPTY
+        found = self.source.facts(blob)
+        if found is None:
+            return UNREADABLE if is_source(path) else EMPTY
+        return found
 
     def calls(self, path: str) -> tuple[Call, ...]:
         """Calls in a file."""

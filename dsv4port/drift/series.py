@@ -116,7 +116,8 @@ class Workbench:
     def _opened(self) -> FactStore:
         if self._store is None:
             try:
-                store = open_store(self._cache.folder.joinpath(*INDEX_FILE))
+                with self._cache.lock("drift-file", what="opening the index"):
+                    store = open_store(self._cache.folder.joinpath(*INDEX_FILE))
             except EnvironmentProblemError as error:
                 self._progress.notice(f"{error.what}; it is made in memory for this run")
                 store, self._kept = memory_store(), False

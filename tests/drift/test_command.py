@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,33 @@ def test_a_damaged_index_is_made_anew(project: SyntheticProject, tmp_path: Path)
     index.write_bytes(b"no database" * 1000)
     assert project.run(*pins) == first
     assert index.read_bytes().startswith(b"SQLite format 3")
+
+
+def test_what_only_one_pin_has_read_is_not_gone(project: SyntheticProject) -> None:
+    """`tests` is read for a series that touches it, and then known of one pin alone."""
+    before = {**DEMO_FILES, "tests/test_a.py": b"def test_a():\n    assert True\n"}
+    project.add_pin("v3.0.0", before)
+    project.add_pin("v4.0.0", {**before, "tests/test_a.py": b"def test_a():\n    assert 1\n"})
+    folder = project.root / "touching"
+    folder.mkdir()
+    added = Change("Test", {"tests/test_b.py": b"from tests.test_a import test_a\n"})
+    for file, data in make_patches(before, [added]).items():
+        (folder / file).write_bytes(data)
+    same = ("drift", "--from", "v3.0.0", "--to", "v3.0.0", "--series", "touching")
+    assert project.run(*same).code == 0
+    listed = project.run("drift", "--from", "v3.0.0", "--to", "v4.0.0", "--fail-on", "note")
+    assert (listed.code, listed.out) == (0, "v3.0.0 to v4.0.0: no drift\n")
+    other = project.run("drift", "--from", "v3.0.0", "--to", "v4.0.0", "--under", "tests/")
+    assert other.code == 0
+
+
+def test_several_at_once(project: SyntheticProject) -> None:
+    pins = ("drift", "--from", "v1.0.0", "--to", "v2.0.0", "--series", "mine")
+    project.succeed("fetch", "--all")
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: project.run(*pins), range(4)))
+    # Who has to wait says so.
+    assert {(one.code, one.out) for one in answers} == {(1, project.run(*pins).out)}
 
 
 def test_a_cache_that_cannot_be_written(project: SyntheticProject) -> None:
