@@ -131,8 +131,8 @@ class PortEngine:
         self._sink = sink
         self._policy = policy or Policy()
         self._blobs = Blobs(reader)
-        self._base = Side(reader, self._blobs, base)
-        self._onto = Side(reader, self._blobs, onto)
+        self._base = Side(self._blobs, base)
+        self._onto = Side(self._blobs, onto)
         self._relocator = None if changed is None else self._make_relocator(changed)
         self._without: dict[bytes, File | None] = {}
         """Files as the base chain has them without the patches in conflict."""

@@ -20,6 +20,7 @@ class Blobs:
     def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
         self._kept: dict[str, bytes] = {}
+        self._trees: dict[str, bytes] = {}
         self._size = 0
 
     def read(self, identifier: str) -> bytes:
@@ -29,6 +30,11 @@ class Blobs:
             found = self._reader.read(identifier)[1]
             self._keep(identifier, found)
         return found
+
+    def read_tree(self, identifier: str) -> bytes:
+        """The data of a tree."""
+        found = self._trees.get(identifier)
+        return self._reader.read(identifier)[1] if found is None else found
 
     def find(self, abbreviated: str) -> bytes | None:
         """The blob with this (perhaps abbreviated) id, None where there is not exactly one."""
@@ -42,11 +48,18 @@ class Blobs:
             self._keep(identifier, data)
 
     def fetch_paths(self, tree: str, paths: Iterable[bytes]) -> None:
-        """Read files of a tree, in one go."""
-        names = [f"{tree}:{os.fsdecode(path)}" for path in paths if b"\n" not in path]
+        """Read files of a tree and the folders they are in, in one go."""
+        wanted = [path for path in paths if b"\n" not in path]
+        folders = {b"/".join(parts[:depth]) for path in wanted for parts in (path.split(b"/"),)
+                   for depth in range(1, len(parts))}  # fmt: skip
+        names = [f"{tree}:{os.fsdecode(path)}" for path in (*sorted(folders), *wanted)]
         for found in self._reader.find_many(names):
-            if found is not None and found[1] is ObjectKind.BLOB:
+            if found is None:
+                continue
+            if found[1] is ObjectKind.BLOB:
                 self._keep(found[0], found[2])
+            elif found[1] is ObjectKind.TREE:
+                self._trees[found[0]] = found[2]
 
     def _keep(self, identifier: str, content: bytes) -> None:
         if identifier not in self._kept:
@@ -64,9 +77,9 @@ class Side:
         tree: id of the tree to start from.
     """
 
-    def __init__(self, reader: ObjectReader, blobs: Blobs, tree: str) -> None:
+    def __init__(self, blobs: Blobs, tree: str) -> None:
         self._blobs = blobs
-        self._editor = TreeEditor(tree, lambda identifier: reader.read(identifier)[1])
+        self._editor = TreeEditor(tree, blobs.read_tree)
         self._changed: dict[bytes, File | None] = {}
         self._entries: dict[bytes, Entry | None] = {}
         self.tree = tree
