@@ -45,9 +45,10 @@ def input_digests(
 
 
 def inputs_hold(project: Project, digests: Iterable[tuple[str, str]]) -> bool:
-    """Whether every input is as it was when `digests` was taken."""
+    """Whether every input is as it was when `digests` was taken (there are always some)."""
     root = str(project.root)
-    return all(
+    digests = tuple(digests)
+    return bool(digests) and all(
         (_folder_digest if path.endswith("/") else _file_digest)(os.path.join(root, path))  # noqa: PTH118
         == digest
         for path, digest in digests

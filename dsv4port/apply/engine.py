@@ -14,7 +14,7 @@ from enum import Enum
 from dsv4port.apply import messages
 from dsv4port.apply.file_patch import Entry as File
 from dsv4port.apply.file_patch import FileOutcome, apply_file_patch
-from dsv4port.apply.hunks import HunkOutcome
+from dsv4port.apply.hunk_result import HunkOutcome
 from dsv4port.errors import ConflictError
 from dsv4port.git.objects import (
     MODE_SUBMODULE,

@@ -6,7 +6,8 @@ absent even if it is there with the same content, since only a receipt knows who
 
 from __future__ import annotations
 
-from dsv4port.apply.hunks import HunkResult, apply_hunks
+from dsv4port.apply.hunk_result import HunkResult
+from dsv4port.apply.hunks import apply_hunks
 from dsv4port.errors import PatchFormatError
 from dsv4port.git.objects import (
     MODE_EXECUTABLE,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
 
 from dsv4port.apply.receipt import Receipt, receipt_from_json
-from dsv4port.errors import InternalError, RefusedError
+from dsv4port.errors import BadInputError, RefusedError
 from dsv4port.git.checkout import Checkout
 from dsv4port.manifest.files import write_atomically
 from dsv4port.quick_dataclass import dataclass
@@ -24,6 +24,10 @@ class Journal:
     discarded: tuple[bytes, ...]
     saved: str | None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.old, str) or not isinstance(self.saved, str | None):
+            raise TypeError("a value is no text")
+
     def write(self, checkout: Checkout) -> None:
         """Write it; from here on the publish will be finished."""
         data = {
@@ -40,22 +44,35 @@ class Journal:
         """The journal of a checkout; None when nothing was interrupted."""
         file = checkout.state / _NAME
         try:
-            data: dict[str, Any] = json.loads(file.read_bytes())
+            data = json.loads(file.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise InternalError(f"{file} is no journal: {error}") from error
+            raise _unreadable(file, error) from error
+        if not isinstance(data, dict):
+            raise _unreadable(file, "not an object")
         if data.get("format") != _FORMAT:
             raise RefusedError(
                 f"{file} was written by another version of dsv4port",
                 fix="finish with the version that was interrupted",
             )
-        return cls(
-            data["old"],
-            receipt_from_json(data["receipt"], str(file)),
-            tuple(bytes.fromhex(path) for path in data["discarded"]),
-            data["saved"],
-        )
+        try:
+            return cls(
+                data["old"],
+                receipt_from_json(data["receipt"], str(file)),
+                tuple(bytes.fromhex(path) for path in data["discarded"]),
+                data["saved"],
+            )
+        except (KeyError, TypeError, ValueError, BadInputError) as error:
+            raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, why: object) -> BadInputError:
+    return BadInputError(
+        f"{file} is no journal: {why}",
+        fix="move it away, look at the checkout with `dsv4port status`, then run `dsv4port apply "
+        "STACK --force`: it saves what is there first",
+    )
 
 
 def interrupted(checkout: Checkout) -> bool:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from dsv4port import __version__
 from dsv4port.apply.inputs import PatchFile, read_patch_files
-from dsv4port.git.objects import MODE_SUBMODULE
+from dsv4port.git.objects import MODE_SUBMODULE, Entry
 from dsv4port.manifest.lock import Lock, LockedFile, LockedPatch, SourceKind
 from dsv4port.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from dsv4port.apply.engine import SeriesReport
+    from dsv4port.apply.engine import Engine, SeriesReport
     from dsv4port.manifest.project import Project
     from dsv4port.manifest.stack import ResolvedStack
     from dsv4port.upstream.pins import ImportedPin
@@ -53,20 +53,7 @@ def make_lock(project: Project, stack: ResolvedStack, pin: ImportedPin) -> Lock:
             if not engine.apply(file.item(project)).outcome.applied:
                 raise SeriesConflictError(engine.report())
         report = engine.report()
-        touched = tuple(
-            LockedFile(
-                path=path,
-                mode_before=change.before.mode if change.before else None,
-                before=change.before.id if change.before else None,
-                mode=change.after.mode if change.after else None,
-                after=change.after.id if change.after else None,
-                sha256=hashlib.sha256(engine.content(change.after.id)).hexdigest()
-                if change.after is not None and change.after.mode != MODE_SUBMODULE
-                else None,
-                patches=change.patches,
-            )
-            for path, change in report.touched.items()
-        )
+        touched = tuple(locked_files(engine, report))
     patches = []
     for file, patch, applied in zip(files, parsed, report.patches, strict=True):
         assert applied.commit is not None and applied.tree is not None
@@ -92,6 +79,27 @@ def make_lock(project: Project, stack: ResolvedStack, pin: ImportedPin) -> Lock:
         patches=tuple(patches),
         files=touched,
     )
+
+
+def locked_files(engine: Engine, report: SeriesReport) -> Iterator[LockedFile]:
+    """The rows of a lock for the files that a series touched, sorted by path."""
+    for path, change in report.touched.items():
+        before, after = change.before, change.after
+        yield LockedFile(
+            path=path,
+            mode_before=before.mode if before else None,
+            before=before.id if before else None,
+            mode=after.mode if after else None,
+            after=after.id if after else None,
+            sha256=_content_digest(engine, after),
+            patches=change.patches,
+        )
+
+
+def _content_digest(engine: Engine, entry: Entry | None) -> str | None:
+    if entry is None or entry.mode == MODE_SUBMODULE:
+        return None
+    return hashlib.sha256(engine.content(entry.id)).hexdigest()
 
 
 def compare_patch_files(lock: Lock, files: Sequence[PatchFile]) -> Iterator[LockDifference]:

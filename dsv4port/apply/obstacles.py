@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Mapping
 
 from dsv4port.errors import RefusedError
 from dsv4port.git.checkout import BRANCH, PUBLISHED, Change, ChangeState, Checkout, DiskState
 from dsv4port.git.index_lock import lock_file
 from dsv4port.git.objects import Entry
-from dsv4port.git.on_disk import files_at
+from dsv4port.git.on_disk import files_at, link_above
 from dsv4port.patch.quote import display_path
 
 _MOST_DETAILS = 50
@@ -29,6 +30,9 @@ def dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) -> 
         # git names an untracked repository by its folder; publishing never enters one.
         if change.state is not ChangeState.IGNORED and not change.path.endswith(b"/")
     }
+    # A link in a folder's place may be ignored, and is overwritten with what is missing behind it.
+    links = (link_above(checkout.path, path) for path in tuple(dirty))
+    dirty.update(link for link in links if link is not None)
     for path, (old, new) in touched.items():
         if path in dirty:
             continue
@@ -42,6 +46,24 @@ def dirty_paths(checkout: Checkout, changes: list[Change], touched: Changes) -> 
                 if found == path or found not in touched
             )
     return dirty
+
+
+def require_saveable(checkout: Checkout, paths: set[bytes]) -> None:
+    """Raise RefusedError where a path is something that no commit can hold: a device, a pipe."""
+    special = set()
+    for path in paths:
+        try:
+            mode = checkout.disk_path(path).lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            special.add(path)
+    if special:
+        raise RefusedError(
+            "what is neither file, link nor folder cannot be saved",
+            fix="move it away, then run the command again",
+            details=shown_paths(special),
+        )
 
 
 def user_positions(checkout: Checkout, positions: Mapping[str, str]) -> Iterator[str]:

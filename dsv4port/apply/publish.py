@@ -7,8 +7,9 @@ every moment belongs to the old state (no journal) or the new one (journal, or d
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from dsv4port.apply.obstacles import (
     Changes,
     dirty_paths,
     require_no_git_at_work,
+    require_saveable,
     shown_paths,
     user_positions,
 )
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
 
 _OPERATION_FILES = (
     "rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE",
-    "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "BISECT_START",
+    "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "BISECT_LOG",
+    "BISECT_START",
 )  # fmt: skip
 """What git keeps while an operation of the user's is under way."""
 
@@ -154,7 +157,8 @@ def publish(
                 "reference first",
                 details=reasons,
             )
-        saved = checkout.snapshot(dirty, "saved before a forced publish")
+        require_saveable(checkout, dirty)
+        saved = _save(checkout, dirty, "saved before a forced publish", _repositories(changes))
         _set_aside_operation(checkout, saved)
         reached(Step.CHANGES_SAVED)
     journal = Journal(head, receipt, tuple(sorted(dirty)), saved)
@@ -168,8 +172,20 @@ def publish(
 
 
 def _begin(checkout: Checkout, journal: Journal) -> None:
+    _remove_leftovers(checkout)
     journal.write(checkout)
     reached(Step.JOURNAL_WRITTEN)
+
+
+def _remove_leftovers(checkout: Checkout) -> None:
+    """Remove what killed processes left half-written; the checkout's lock is held."""
+    for name in os.listdir(checkout.state):  # noqa: PTH208
+        if name.startswith(".") and name.endswith(".tmp"):
+            (checkout.state / name).unlink(missing_ok=True)
+        elif name.startswith("snapshot-"):
+            import shutil
+
+            shutil.rmtree(checkout.state / name, ignore_errors=True)
 
 
 def _switch(session: Session, journal: Journal, touched: Changes, made: Made | None) -> str | None:
@@ -249,11 +265,39 @@ def _finish_files(session: Session, journal: Journal, touched: Changes) -> str |
         if path not in journal.discarded and not is_ours(checkout, path, old, new)
     ]
     saved = None
-    if foreign:
-        saved = checkout.snapshot(foreign, "saved before an interrupted publish was finished")
+    if foreign or _has_new_commits(checkout, journal):
+        require_saveable(checkout, set(foreign))
+        why = "saved before an interrupted publish was finished"
+        saved = _save(checkout, foreign, why, _repositories(checkout.changes()))
     paths = {*touched, *journal.discarded}
     replace_files(checkout, session.lock, paths, journal.receipt.commit)
     return saved
+
+
+def _has_new_commits(checkout: Checkout, journal: Journal) -> bool:
+    """Whether HEAD or the branch hold commits that neither the publish nor its user's saved work
+    knows: made after the interruption, they would be buried."""
+    positions = checkout.positions()
+    known = [journal.old, journal.receipt.commit, *([journal.saved] if journal.saved else [])]
+    tips = {positions[name] for name in ("HEAD", BRANCH) if name in positions} - set(known)
+    if not tips:
+        return False
+    newer = checkout.git.run("rev-list", "--max-count=1", *tips, "--not", *known, "--")
+    return newer.text != ""
+
+
+def _save(
+    checkout: Checkout, paths: Iterable[bytes], why: str, repositories: Collection[bytes]
+) -> str:
+    # Not at the top: hardly any publish has something to save.
+    from dsv4port.git.snapshot import snapshot
+
+    return snapshot(checkout, paths, why, left_out=repositories)
+
+
+def _repositories(changes: Iterable[Change]) -> list[bytes]:
+    """Untracked repositories: git names them by their folders. Nothing here enters one."""
+    return [change.path for change in changes if change.path.endswith(b"/")]
 
 
 def _set_aside_operation(checkout: Checkout, saved: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ from dsv4port.quick_dataclass import dataclass, field_names
 
 RECEIPT_FORMAT = 1
 _NAME = "receipt.json"
+
+
+_ID = re.compile(r"[0-9a-f]{40}")
+
+
+def _check_id(text: object) -> None:
+    if not isinstance(text, str) or _ID.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no object id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,13 @@ class AppliedPatch:
     outcome: str
     commit: str
     tree: str
+
+    def __post_init__(self) -> None:
+        for text in (self.patchset, self.file, self.sha256, self.outcome):
+            if not isinstance(text, str):
+                raise TypeError("a value is no text")
+        for identifier in (self.commit, self.tree):
+            _check_id(identifier)
 
     @property
     def key(self) -> str:
@@ -52,6 +68,16 @@ class Receipt:
     patches: tuple[AppliedPatch, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        texts = [self.tool, self.time, self.pin, self.source]
+        texts += [word for row in self.inputs for word in row]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("a value is no text")
+        if not isinstance(self.stack, str | None) or not isinstance(self.locked, bool):
+            raise TypeError("a value is of another type")
+        for identifier in (self.pin_commit, self.commit, self.tree):
+            _check_id(identifier)
+
     def to_json(self) -> dict[str, Any]:
         """The receipt as JSON values."""
         values: dict[str, Any] = {name: getattr(self, name) for name in field_names(Receipt)}
@@ -62,13 +88,13 @@ class Receipt:
         return {"format": RECEIPT_FORMAT, **values, "patches": patches}
 
 
-def receipt_from_json(data: dict[str, Any], label: str) -> Receipt:
+def receipt_from_json(data: object, label: str) -> Receipt:
     """The receipt that `to_json` gave.
 
     Raises:
         BadInputError: it is of another format, or not a receipt.
     """
-    values = dict(data)
+    values = dict(data) if isinstance(data, dict) else {}
     if values.pop("format", None) != RECEIPT_FORMAT:
         raise BadInputError(
             f"{label}: receipt of an unknown format",

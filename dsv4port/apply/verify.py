@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dsv4port.apply.inputs import read_patch_files
-from dsv4port.apply.locking import compare_patch_files, compare_result
+from dsv4port.apply.locking import compare_patch_files, compare_result, locked_files
 from dsv4port.apply.publish import OnRecovery, Recovered, hold_checkout, interrupted
 from dsv4port.apply.receipt import read_receipt
-from dsv4port.errors import BadInputError
+from dsv4port.errors import BadInputError, GitError
 from dsv4port.git.checkout import (
     BRANCH,
     PIN,
@@ -21,9 +21,10 @@ from dsv4port.git.checkout import (
     DiskState,
     open_checkout,
 )
+from dsv4port.git.hidden import excluded_paths
 from dsv4port.git.objects import Entry
 from dsv4port.git.on_disk import has_file
-from dsv4port.git.repository import FirstParents
+from dsv4port.git.repository import Comparison, FirstParents
 from dsv4port.manifest.project import Project
 from dsv4port.patch.quote import display_path
 from dsv4port.quick_dataclass import dataclass
@@ -57,6 +58,8 @@ class Mismatch(Enum):
     """A file is there that should not be."""
     OPERATION = "operation"
     """The checkout is in the middle of a rebase, merge or the like."""
+    LOCK = "lock"
+    """The lock's rows of files are not what its own trees and patches say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +127,26 @@ def verify_checkout(
             recovered = session.recovered
     if stack_name is None:
         stack_name = _stack_of_receipt(checkout)
-    with checkout.look(ignored=deep) as looking, _History(checkout) as history:
+    with checkout.look(ignored=True) as looking, _History(checkout) as history:
         # git is at work; what is imported and read here takes as long as it does.
         from dsv4port.manifest.lock import load_lock
         from dsv4port.manifest.stack import resolve_stack
 
         stack = resolve_stack(project, stack_name)
         lock = load_lock(project, stack_name)
-        findings = [
-            *_check_pin(lock, stack.pin),
-            *_check_patch_files(lock, stack),
-            *_check_history(lock, checkout, history),
-        ]
-        if deep:
-            findings += _rebuild(project, lock, stack, checkout)
+        with checkout.repository.compare(lock.base_tree, lock.tree) as difference:
+            findings = [
+                *_check_pin(lock, stack.pin),
+                *_check_patch_files(lock, stack),
+                *_check_history(lock, checkout, history),
+            ]
+            if deep:
+                findings += _rebuild(project, lock, stack, checkout)
+            findings += _check_rows(lock, difference)
         changes = looking.changes()
     expected = _expected(lock, checkout, deep=deep)
     findings += _check_files(checkout, expected, changes, lock)
+    findings += _check_hidden(checkout, changes)
     return VerifyReport(
         stack=stack_name,
         pin=lock.pin,
@@ -148,7 +154,7 @@ def verify_checkout(
         findings=tuple(findings),
         patches_checked=len(lock.patches),
         files_checked=len(expected),
-        ignored=sum(change.state is ChangeState.IGNORED for change in changes),
+        ignored=sum(change.state is ChangeState.IGNORED for change in changes) if deep else 0,
         deep=deep,
         recovered=recovered,
     )
@@ -252,22 +258,77 @@ def _rebuild(
     from dsv4port.apply.engine import Engine, SeriesConflictError
     from dsv4port.git.pack import Rehearsal
     from dsv4port.git.reader import ObjectReader
+    from dsv4port.patch.patch_id import patch_id
 
     with ObjectReader(checkout.git) as reader:
         if reader.find(lock.base_commit) is None:
             return
         engine = Engine(reader, Rehearsal(), lock.base_commit)
+        identities = []
         for file in read_patch_files(stack):
-            if not engine.apply(file.item(project)).outcome.applied:
+            item = file.item(project)
+            if not engine.apply(item).outcome.applied:
                 reason = "; ".join(SeriesConflictError(engine.report()).details)
                 yield Finding(Mismatch.REBUILT, file.place.key, reason, (file.place.key,))
                 return
+            identities.append(patch_id(item.patch.files))
         report = engine.report()
+        rebuilt = {file.path: file for file in locked_files(engine, report)}
     if len(report.patches) != len(lock.patches):
         return  # reported as patch files that are missing or extra
-    for found in compare_result(lock, report):
+    differences = list(compare_result(lock, report))
+    for found in differences:
         reason = f"{found.what}: locked {found.expected}, found {found.found}"
         yield Finding(Mismatch.REBUILT, found.subject, reason, (found.subject,))
+    if differences:
+        return  # What the lock says of another result is no further news.
+    for patch, identity in zip(lock.patches, identities, strict=True):
+        if patch.patch_id != identity:
+            reason = f"patch id: locked {patch.patch_id}, found {identity}"
+            yield Finding(Mismatch.REBUILT, patch.key, reason, (patch.key,))
+    for row in lock.files:
+        again = rebuilt.get(row.path)
+        # Other differences of a row are found without applying anything.
+        if again is not None and (again.sha256, again.patches) != (row.sha256, row.patches):
+            reason = "sha256 or patches of its row in the lock are not what the series gives"
+            yield Finding(Mismatch.LOCK, display_path(row.path), reason, row.patches)
+
+
+def _check_rows(lock: Lock, difference: Comparison) -> Iterator[Finding]:
+    """Hold the lock's rows of files against the two trees that it names."""
+    try:
+        changed = difference.changed_entries()
+    except GitError:
+        return  # A tree is not in the checkout, which the history says already.
+    for file in lock.files:
+        before, after = changed.pop(file.path, (None, None))
+        locked = (_entry(file.mode_before, file.before), _entry(file.mode, file.after))
+        # A file that was changed and changed back is in no difference.
+        if locked != (before, after) and not (before is after and locked[0] == locked[1]):
+            yield Finding(
+                Mismatch.LOCK, display_path(file.path),
+                "its row in the lock is not what the locked trees hold", file.patches,
+            )  # fmt: skip
+    for path in changed:
+        yield Finding(Mismatch.LOCK, display_path(path), "has no row in the lock")
+
+
+def _entry(mode: int | None, identifier: str | None) -> Entry | None:
+    return None if mode is None or identifier is None else Entry(mode, identifier)
+
+
+def _check_hidden(checkout: Checkout, changes: Iterable[Change]) -> Iterator[Finding]:
+    """Name what keeps untracked files out of git's sight without being part of the tree."""
+    for path in excluded_paths(checkout.git):
+        yield Finding(
+            Mismatch.EXTRA, display_path(path), "is hidden by .git/info/exclude, not by the tree"
+        )
+    for change in changes:
+        if change.state is ChangeState.IGNORED and change.path.rpartition(b"/")[2] == b".gitignore":
+            yield Finding(
+                Mismatch.EXTRA, display_path(change.path),
+                "is not part of the tree, and hides itself and what it names",
+            )  # fmt: skip
 
 
 def _expected(lock: Lock, checkout: Checkout, *, deep: bool) -> dict[bytes, Entry | None]:
@@ -278,10 +339,7 @@ def _expected(lock: Lock, checkout: Checkout, *, deep: bool) -> dict[bytes, Entr
         if found.text == "tree":
             expected.update(checkout.repository.list_tree(lock.tree))
     for file in lock.files:
-        if file.after is None or file.mode is None:
-            expected[file.path] = None
-        else:
-            expected[file.path] = Entry(file.mode, file.after)
+        expected[file.path] = _entry(file.mode, file.after)
     return expected
 
 

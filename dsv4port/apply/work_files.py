@@ -9,6 +9,7 @@ from pathlib import Path
 from dsv4port.errors import RefusedError
 from dsv4port.git.checkout import Checkout, DiskState, disk_state
 from dsv4port.git.objects import MODE_SUBMODULE, Entry
+from dsv4port.git.on_disk import link_above
 
 
 def replace_files(checkout: Checkout, lock: int, paths: set[bytes], commit: str) -> None:
@@ -24,6 +25,8 @@ def replace_files(checkout: Checkout, lock: int, paths: set[bytes], commit: str)
     # A whole new index: flags in the old one (assume-unchanged, skip-worktree) make git refuse.
     checkout.read_tree(commit, inherit=inherit)
     for path in sorted(paths, reverse=True):
+        if link_above(checkout.path, path) is not None:
+            continue  # Behind the link are somebody else's files; git puts a folder in its place.
         entry = listed.get(path)
         if entry is None or not _may_be_overwritten(checkout.disk_path(path)):
             _remove(checkout, path)
@@ -72,6 +75,8 @@ def _remove_empty(folder: Path) -> None:
 
 def is_ours(checkout: Checkout, path: bytes, old: Entry | None, new: Entry | None) -> bool:
     """Whether what is on disk can come from the interrupted publish (or from before it)."""
+    if link_above(checkout.path, path) is not None:
+        return False
     disk = checkout.disk_path(path)
     states = [disk_state(disk, entry) for entry in (old, new) if entry is not None]
     if DiskState.SAME in states or DiskState.MISSING in states:

@@ -63,7 +63,8 @@ def read_plain_line(arguments: list[str]) -> PlainLine | None:
             json = True
         elif option in ("--project", "--checkout"):
             folder = value if equals else next(rest, "")
-            if not folder or folder.startswith("-"):
+            # Given twice, click may look at both.
+            if not folder or folder.startswith("-") or option in folders:
                 return None
             folders[option] = folder
         elif not word or word.startswith("-"):

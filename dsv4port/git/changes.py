@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Container, Iterator
 from enum import Enum
 from types import TracebackType
 
+from dsv4port.git.disk import DiskState, disk_state
+from dsv4port.git.hidden import hidden_paths, staged_entries
+from dsv4port.git.on_disk import link_above
 from dsv4port.git.process import Git, Running
 from dsv4port.quick_dataclass import dataclass
 
@@ -45,6 +50,7 @@ class Looking:
     """
 
     def __init__(self, git: Git, *, ignored: bool = False) -> None:
+        self._git = git
         mode = "matching" if ignored else "no"
         self._running: Running = git.begin(
             "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames",
@@ -66,13 +72,37 @@ class Looking:
     def changes(self) -> list[Change]:
         """Paths that differ from HEAD, found with git's stat cache. Sorted by path.
 
+        Files that the index tells git not to look at are compared by content.
+
         Raises:
             GitError: git failed.
         """
         if self._changes is None:
+            hidden = hidden_paths(self._git)
             rows = self._running.finish().stdout.split(b"\0")[:-1]
-            self._changes = sorted(map(_change, rows), key=lambda change: change.path)
+            found = {change.path: change for change in map(_change, rows)}
+            if hidden:
+                found.update(self._changed_unseen(hidden, found))
+            self._changes = [found[path] for path in sorted(found)]
         return self._changes
+
+    def _changed_unseen(
+        self, hidden: list[bytes], seen: Container[bytes]
+    ) -> Iterator[tuple[bytes, Change]]:
+        """Changes of files that the index tells git not to look at, found by content."""
+        root = self._git.work_tree
+        assert root is not None
+        for path, entry in staged_entries(self._git, hidden).items():
+            if path in seen:
+                continue
+            if link_above(root, path) is not None:
+                state = DiskState.MISSING
+            else:
+                state = disk_state(root / os.fsdecode(path), entry)
+            if state is DiskState.MISSING:
+                yield path, Change(path, ChangeState.DELETED)
+            elif state is not DiskState.SAME:
+                yield path, Change(path, ChangeState.MODIFIED)
 
 
 def _change(row: bytes) -> Change:

@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-import time
 from collections.abc import Collection, Iterable
-from enum import Enum
 from pathlib import Path
 
 from dsv4port.errors import EnvironmentProblemError, NotOurCheckoutError, RefusedError
 from dsv4port.git.changes import Change as Change
 from dsv4port.git.changes import ChangeState as ChangeState
 from dsv4port.git.changes import Looking
-from dsv4port.git.objects import (
-    MODE_EXECUTABLE,
-    MODE_FILE,
-    MODE_SUBMODULE,
-    MODE_SYMLINK,
-    Entry,
-    blob_id,
-)
-from dsv4port.git.on_disk import is_on_disk
+from dsv4port.git.disk import DiskState as DiskState
+from dsv4port.git.disk import disk_state as disk_state
+from dsv4port.git.objects import Entry
 from dsv4port.git.positions import positions
 from dsv4port.git.process import NEUTRAL_ATTRIBUTES, Git, require_version
 from dsv4port.git.repository import Repository
@@ -52,21 +43,6 @@ _UNFINISHED = {
     "REVERT_HEAD": "a revert",
     "BISECT_LOG": "a bisection",
 }
-
-
-class DiskState(Enum):
-    """How a path on disk relates to the entry it should be."""
-
-    SAME = "same"
-    """Type, executable bit and content agree."""
-    MISSING = "missing"
-    """Nothing is there."""
-    CONTENT = "content"
-    """A file or link with other content."""
-    MODE = "mode"
-    """The content agrees, the executable bit does not."""
-    TYPE = "type"
-    """Something of another type is there (folder, link, file, device)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,74 +116,6 @@ class Checkout:
     def refresh_index(self) -> None:
         """Note in the index which files on disk are as it says (speeds up later comparisons)."""
         self.git.run("update-index", "-q", "--refresh", accept=(0, 1))
-
-    def snapshot(self, extra: Iterable[bytes], why: str) -> str:
-        """Commit everything that is on disk (ignored files only where named in `extra`).
-
-        The commit's parent is HEAD, so commits of the user's are kept too. Nothing on disk, in
-        the index or on the branch changes.
-
-        Returns:
-            The reference under RECOVERY that holds the commit.
-        """
-        import tempfile
-
-        self.state.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.state, prefix="snapshot-") as folder:
-            # A fresh index: flags like assume-unchanged in the user's would hide changes.
-            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            self.git.run("read-tree", "HEAD", environment=index)
-            self.git.run("add", "--all", "--", ":/", environment=index)
-            # What is gone from disk was taken out of the index above, and cannot be named.
-            named = b"".join(path + b"\0" for path in extra if is_on_disk(self.path, path))
-            if named:
-                self.git.run(
-                    "--literal-pathspecs", "add", "--force", "--pathspec-from-file=-",
-                    "--pathspec-file-nul", stdin=named, environment=index,
-                )  # fmt: skip
-            tree = self.git.run("write-tree", environment=index).text
-        commit = self.git.run(
-            "commit-tree", tree, "-p", "HEAD", "-m", why, environment=_RECOVERY_IDENTITY
-        ).text
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        taken = self.repository.references(RECOVERY)
-        name, number = f"{RECOVERY}{stamp}", 1
-        while name in taken:
-            number += 1
-            name = f"{RECOVERY}{stamp}-{number}"
-        self.repository.update_references([(name, commit, "0" * 40)], why)
-        return name
-
-
-_RECOVERY_IDENTITY = {
-    f"GIT_{role}_{part}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for part, value in (("NAME", "dsv4port"), ("EMAIL", "dsv4port@dsv4port.invalid"))
-}
-
-
-def disk_state(path: Path | str, entry: Entry) -> DiskState:
-    """Compare a path on disk with a tree entry, by content."""
-    # Called for hundreds of files: plain os functions cost half of what Path's methods do.
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return DiskState.MISSING
-    if entry.mode == MODE_SUBMODULE:
-        return DiskState.SAME if stat.S_ISDIR(found.st_mode) else DiskState.TYPE
-    if entry.mode == MODE_SYMLINK:
-        if not stat.S_ISLNK(found.st_mode):
-            return DiskState.TYPE
-        same = blob_id(os.fsencode(os.readlink(path))) == entry.id  # noqa: PTH115
-        return DiskState.SAME if same else DiskState.CONTENT
-    if not stat.S_ISREG(found.st_mode):
-        return DiskState.TYPE
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        content = file.readall()
-    if blob_id(content) != entry.id:
-        return DiskState.CONTENT
-    mode = MODE_EXECUTABLE if found.st_mode & stat.S_IXUSR else MODE_FILE
-    return DiskState.SAME if mode == entry.mode else DiskState.MODE
 
 
 def open_checkout(path: Path) -> Checkout:

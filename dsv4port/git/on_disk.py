@@ -9,10 +9,20 @@ from pathlib import Path
 
 def is_on_disk(root: Path, path: bytes) -> bool:
     """Whether anything is at `path` below `root` itself."""
-    relative = Path(os.fsdecode(path))
-    return os.path.lexists(root / relative) and not any(
-        (root / up).is_symlink() for up in relative.parents if up != Path()
-    )
+    return os.path.lexists(root / os.fsdecode(path)) and link_above(root, path) is None
+
+
+def link_above(root: Path, path: bytes) -> bytes | None:
+    """The symbolic link that stands where a folder above `path` should be, if any.
+
+    What is reached through one lies somewhere else, perhaps outside of `root`.
+    """
+    at = path.find(b"/")
+    while at > 0:
+        if (root / os.fsdecode(path[:at])).is_symlink():
+            return path[:at]
+        at = path.find(b"/", at + 1)
+    return None
 
 
 def has_file(root: Path, path: bytes) -> bool:

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from dsv4port.errors import BadInputError
-from dsv4port.manifest.document import Node, Word, load_document, parse_document
+from dsv4port.manifest.document import Node, load_document, parse_document
 from dsv4port.manifest.pins import Pins
 from dsv4port.manifest.project import Project
+from dsv4port.manifest.scalars import Word
 from dsv4port.manifest.values import (
     FieldError,
     Name,

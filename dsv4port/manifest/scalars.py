@@ -25,6 +25,12 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _TYPED_STARTS = frozenset("+-.0123456789~nNtTfFyYoO<=")
 
 
+class Word(str):
+    """An unquoted scalar that some YAML reader takes for a number, a boolean, null or a merge."""
+
+    __slots__ = ()
+
+
 def is_typed(word: str) -> bool:
     """Whether some YAML reader takes the unquoted word for something else than text."""
     if not word:

@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv4port.apply.hunks import (
-    MAX_PLACES,
-    FileResult,
-    HunkOutcome,
-    HunkResult,
-    ProofRows,
-    apply_hunks,
-    proof_rows,
-)
+from dsv4port.apply.file_text import MAX_PLACES
+from dsv4port.apply.hunk_result import FileResult, HunkOutcome, HunkResult
+from dsv4port.apply.hunks import apply_hunks
+from dsv4port.apply.scope_proof import ProofRows, proof_rows
 from dsv4port.patch.diff import parse_diff
 from dsv4port.patch.model import Hunk
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dsv4port.apply.hunks import HunkOutcome, apply_hunks
+from dsv4port.apply.hunk_result import HunkOutcome
+from dsv4port.apply.hunks import apply_hunks
 from dsv4port.patch.diff import parse_diff
 
 CASES = sorted(

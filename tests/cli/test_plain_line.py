@@ -60,6 +60,8 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 @example(arguments=["apply", "demo", "--force", "--unlocked", "--json"])
 @example(arguments=["--project", "tests", "--json", "verify", "--deep", "--project=."])
 @example(arguments=["status", "--checkout", "gone", "--checkout", "tests"])
+@example(arguments=["--project=gone", "verify", "--project=."])
+@example(arguments=["--checkout=pyproject.toml", "status", "--checkout", "tests"])
 @example(arguments=["apply", "--checkout", "pyproject.toml", "demo"])
 @example(arguments=["apply", "--force", "demo", "--force"])
 def test_click_reads_the_same(seen: list[Any], arguments: list[str]) -> None:
@@ -96,6 +98,7 @@ def test_the_usual_lines_are_plain(arguments: list[str]) -> None:
         ["--force", "apply", "demo"],
         ["verify", "--installed", "."],
         ["verify", "--project", "no-such-folder"],
+        ["--project=.", "verify", "--project=."],
         ["status", "--help"],
     ],
 )

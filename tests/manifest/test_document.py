@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsv4port.errors import ManifestError
-from dsv4port.manifest import document
+from dsv4port.manifest import document, yaml_gate
 from dsv4port.manifest.document import Node, load_document, parse_document
 from dsv4port.manifest.scalars import write_text
 
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
-    depth = document.MAX_DEPTH - 1
+    depth = yaml_gate.MAX_DEPTH - 1
     parse("a: " + "[" * depth + "]" * depth)
     with pytest.raises(ManifestError, match="nests deeper than 32 levels"):
         parse("a: " + "[" * (depth + 1) + "]" * (depth + 1))

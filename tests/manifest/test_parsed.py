@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv4port.errors import ManifestError
-from dsv4port.manifest import document, parsed
-from dsv4port.manifest.document import Word, load_document
+from dsv4port.manifest import parsed, yaml_gate
+from dsv4port.manifest.document import load_document
 from dsv4port.manifest.parsed import ParsedFiles
+from dsv4port.manifest.scalars import Word
 
 TEXT = "title: Words\ncount: 3\nnull_one: ~\nquoted: '3'\nrows: [{a: yes, '': x}, no, plain]\n"
 
@@ -43,7 +44,7 @@ def unparsed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(label: str, text: str) -> None:
         raise AssertionError("it was parsed")
 
-    monkeypatch.setattr(document, "_Builder", refuse)
+    monkeypatch.setattr(yaml_gate, "_Builder", refuse)
 
 
 def test_the_second_time_nothing_is_parsed(manifest: Path, request: pytest.FixtureRequest) -> None:
