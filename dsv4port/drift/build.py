@@ -83,9 +83,11 @@ def missing_files(
     return list(missing.items())
 
 
-def tree_index(files: dict[str, str], store: FactStore, reader: ObjectReader) -> TreeIndex:
-    """The index of a tree whose facts are complete."""
-    return TreeIndex(files, store, lambda blob: reader.read(blob)[1])
+def tree_index(
+    files: dict[str, str], store: FactStore, reader: ObjectReader, folders: Collection[str] = ()
+) -> TreeIndex:
+    """The index of a tree whose facts are complete; `folders` as in `complete`."""
+    return TreeIndex(files, store, lambda blob: reader.read(blob)[1], ASIDE.difference(folders))
 
 
 def _extracted(git: Git, missing: Sequence[tuple[str, str]]) -> Iterator[list[Extracted]]:

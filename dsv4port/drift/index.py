@@ -149,12 +149,19 @@ class TreeIndex:
         files: blob id of every file by path.
         source: facts by blob id.
         read: content of a blob.
+        unread: top folders that count as not indexed, whatever the source knows of them, so that
+            what is found does not depend on what was indexed before.
     """
 
     def __init__(
-        self, files: Mapping[str, str], source: FactSource, read: Callable[[str], bytes]
+        self,
+        files: Mapping[str, str],
+        source: FactSource,
+        read: Callable[[str], bytes],
+        unread: frozenset[str] = frozenset(),
     ) -> None:
         self.files = files
+        self._unread = unread
         self.source = source
         self._read = read
         self._mro: dict[tuple[str, str], Lineage] = {}
@@ -170,6 +177,7 @@ class TreeIndex:
             files,
             MemoryFacts(contents, self.source),
             lambda blob: made[blob] if blob in made else read(blob),
+            self._unread,
         )
 
     # ---- files
@@ -183,7 +191,7 @@ class TreeIndex:
         blob = self.files.get(path)
         if blob is None:
             return EMPTY
-        found = self.source.facts(blob)
+        found = None if self._is_unread(path) else self.source.facts(blob)
         if found is None:
             return UNREADABLE if is_source(path) else EMPTY
         return found
@@ -203,7 +211,10 @@ class TreeIndex:
     def _paths_with(self, word: str, roles: int) -> Iterator[str]:
         paths = self.paths_of_blob
         for blob in sorted(self.source.blobs_with(word, roles)):
-            yield from paths.get(blob, ())
+            yield from (path for path in paths.get(blob, ()) if not self._is_unread(path))
+
+    def _is_unread(self, path: str) -> bool:
+        return path.partition("/")[0] in self._unread
 
     def defining_paths(self, last: str) -> list[str]:
         """Files that define a symbol of this last name."""

@@ -98,7 +98,7 @@ class Workbench:
                     label=f"reading symbols of {label}", progress=self._progress,
                 )  # fmt: skip
             self.built.append(Built(label, read))
-        return tree_index(files, store, self.reader)
+        return tree_index(files, store, self.reader, wanted)
 
     def learn(self, applied: AppliedSeries) -> None:
         """Keep the facts of the files that a series makes, so that the next run has them."""
