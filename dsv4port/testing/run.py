@@ -143,7 +143,8 @@ class _Runner:
                 self.project, target.pin, source, cache=self.cache, progress=self.progress
             )
             for patchset in target.patchsets:
-                yield self._red(bare, environment, patchset)
+                if test_files(self.project, patchset):
+                    yield self._red(bare, environment, patchset)
 
     def _patched(self, target: Target) -> TestedTree:
         if self.wish.checkout is not None:
