@@ -218,3 +218,31 @@ def test_a_cache_that_cannot_be_written(project: SyntheticProject) -> None:
     second = project.run(*pins)
     assert (second.code, second.out) == (first.code, first.out)
     assert "it is made in memory" in second.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"def broken(:\n",
+        b"# -*- coding: latin-1 -*-\nname = '\xe9'\n",
+        b"name = '\xff\xfe'\n",
+        b"\xef\xbb\xbfimport vllm.worker\r\nx = vllm.worker.make_worker\r\n",
+        b"",
+        b"\x00\x01binary\x00",
+        b"x = " + b"(" * 300 + b")" * 300 + b"\n",
+        b"from .nowhere import thing\nfrom ... import far\nimport vllm.nothing.here\nthing()\n",
+        b"class A(A):\n    def f(self): return super().f(1)\n",
+        b"import vllm.worker as w\nw.Worker.load = w.Worker.load = 3\nsetattr(w, 'x' + 'y', 1)\n",
+        b"match x:\n    case {'a': b, **rest}:\n        b(rest)\n",
+        b"async def f(*, a, **k):\n    async with g() as h, i: yield (lambda z: z + h)\n",
+    ],
+)
+def test_any_file_can_be_added(project: SyntheticProject, content: bytes) -> None:
+    folder = project.root / "odd"
+    folder.mkdir()
+    added = Change("Add", {"vllm/odd.py": content, "csrc/odd.cu": content})
+    for file, data in make_patches(DEMO_FILES, [added]).items():
+        (folder / file).write_bytes(data)
+    result = project.run("drift", "--from", "v1.0.0", "--to", "v2.0.0", "--series", "odd", "--json")
+    assert result.code in (0, 1), result
+    assert all(one["subject"] != "vllm.odd" for one in result.json["findings"])
