@@ -97,6 +97,7 @@ def explanation_fields(one: Explanation) -> dict[str, Any]:
                 "score": hunk.report.score,
                 "hunk": _text(hunk.body),
                 "upstream_scope": hunk.scope,
+                "upstream_near": hunk.near,
                 "upstream_diff": _text(hunk.upstream),
             }
             for found in one.files
@@ -176,7 +177,7 @@ def _hunk_markdown(found: ExplainedFile, hunk: ExplainedHunk, old: str, new: str
     yield ""
     yield f"{hunk.report.outcome.value}: {hunk.report.reason}"
     for word, scope, line in (
-        ("Written for", hunk.report.old_scope, hunk.report.old_line),
+        ("Written for", hunk.report.old_scope or hunk.scope, hunk.report.old_line),
         ("Found", hunk.report.new_scope, hunk.report.new_line),
     ):
         if scope is not None or line is not None:
@@ -184,6 +185,8 @@ def _hunk_markdown(found: ExplainedFile, hunk: ExplainedHunk, old: str, new: str
     if hunk.body:
         yield from ("", "The hunk:", "", *_quoted(hunk.body))
     where = f"in {hunk.scope}" if hunk.scope else "around it"
+    if hunk.near is not None:
+        where += f", around line {hunk.near} alone (it changed much more there),"
     if hunk.upstream:
         yield from ("", f"What upstream changed {where} from {old} to {new}:", "")
         yield from _quoted(hunk.upstream)

@@ -31,6 +31,9 @@ from dsv4port.port.workshop import Workshop
 _NEAR = 12
 """Lines around a hunk that count as its place where no scope does."""
 
+_LARGE = 120
+"""Lines of upstream's diff in a scope from which on only what is near the hunk is shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHunk:
@@ -41,12 +44,14 @@ class ExplainedHunk:
         body: the hunk as it stands in the patch.
         scope: the scope that ``upstream`` is about; None for the lines around it.
         upstream: what upstream changed there between the two pins, as a diff; may be empty.
+        near: where that was too much: the line of the old pin around which it is shown.
     """
 
     report: HunkReport
     body: bytes
     scope: str | None
     upstream: bytes
+    near: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +134,12 @@ class Explainer:
         )
         if old is None or new is None or sides.base is None:
             return ExplainedHunk(report, body, None, b"")
-        scope, spans = _place(sides, report, source, old[1], new[1])
-        return ExplainedHunk(report, body, scope, self._diff(old[0], new[0], *spans))
+        scope, spans, near = _place(sides, report, source, old[1], new[1])
+        upstream = self._diff(old[0], new[0], *spans)
+        if scope is not None and upstream.count(b"\n") > _LARGE:
+            upstream = self._diff(old[0], new[0], near, range(0)) or upstream
+            return ExplainedHunk(report, body, scope, upstream, near.start + _NEAR + 1)
+        return ExplainedHunk(report, body, scope, upstream)
 
     def _pristine(self, reader: ObjectReader, tree: str, path: bytes) -> tuple[str, bytes] | None:
         import os
@@ -219,22 +228,31 @@ def labels_of(report: SeriesPort, one: PortedPatch) -> Labels:
 
 def _place(
     sides: ConflictFile, report: HunkReport, path: bytes, old: bytes, new: bytes
-) -> tuple[str | None, tuple[range, range]]:
-    """Scope of a hunk, and its 0-based rows in the two pins' own files."""
+) -> tuple[str | None, tuple[range, range], range]:
+    """Scope of a hunk, its 0-based rows in the two pins' own files, and the old rows near it."""
     assert sides.base is not None
     row = (report.old_line or _stated(sides, report)) - 1
     base = Text.of(path, sides.base.content)
+    # The base has what earlier patches added; the same line of the pin itself counts.
+    lines = split_lines(old)
+    row_in_pin = _same_row(base.lines, row, lines)
+    near = range(row_in_pin - _NEAR, row_in_pin + _NEAR + 1)
     scope = base.scope(row)
     if scope is not None and scope.steps:
         spans = [Text.of(path, content).span(scope) for content in (old, new)]
         if spans[0]:
             before = range(*spans[0][0])
             after = range(*spans[1][0]) if spans[1] else range(0)
-            return scope.name, (before, after)
-    # The base has what earlier patches added; near enough for a look around.
-    size = len(split_lines(old))
-    near = range(max(row - _NEAR, 0), min(row + _NEAR, max(size, 1)))
-    return None, (near, range(0))
+            return scope.name, (before, after), near
+    return None, (near, range(0)), near
+
+
+def _same_row(base: Sequence[bytes], row: int, pin: Sequence[bytes]) -> int:
+    """Where the pin has a row of the base: the nearest equal line, else the same number."""
+    if not 0 <= row < len(base):
+        return row
+    equal = [at for at, line in enumerate(pin) if line == base[row]]
+    return min(equal, key=lambda at: abs(at - row), default=row)
 
 
 def _stated(sides: ConflictFile, report: HunkReport) -> int:

@@ -8,9 +8,7 @@ command goes on from there.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +19,6 @@ from dsv4port.apply.exclusive import exclusive
 from dsv4port.apply.file_patch import Entry as File
 from dsv4port.apply.steps import reached
 from dsv4port.errors import ConflictError, RefusedError, UsageError
-from dsv4port.git.checkout import Checkout
-from dsv4port.git.objects import MODE_EXECUTABLE, MODE_FILE, MODE_SYMLINK
 from dsv4port.git.process import Git
 from dsv4port.manifest.files import write_atomically
 from dsv4port.manifest.patchset import load_patchset
@@ -38,21 +34,18 @@ from dsv4port.manifest.resolution import (
 from dsv4port.manifest.values import Name
 from dsv4port.patch.model import Patch
 from dsv4port.patch.patch_id import patch_id
-from dsv4port.patch.quote import display_path, unquote
 from dsv4port.port.outcomes import Decision, Policy, Rung
-from dsv4port.port.parses import syntax_problem
 from dsv4port.port.port_onto import PinPort, PortRequest, finish_interrupted, port_onto
 from dsv4port.port.resolutions import patch_paths
-from dsv4port.port.resolve_open import ResolveStep, index_row, open_patch
+from dsv4port.port.resolve_open import ResolveStep, open_patch
 from dsv4port.port.resolve_state import ResolveRoom, ResolveState
+from dsv4port.port.resolve_tree import ResolveTree
 from dsv4port.port.series_input import find_input, read_member
 from dsv4port.port.series_port import PortOptions, port_to_pin
 from dsv4port.port.series_results import Fate, SeriesPort
 from dsv4port.port.write_series import new_series_files
 from dsv4port.upstream.cache import Cache
 from dsv4port.upstream.progress import NO_PROGRESS, Progress
-
-_MARKER = re.compile(rb"^(?:<{7}|\|{7}|>{7})(?: |\r?$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +91,12 @@ class Resolver:
                         f"{state.key} on {state.new_pin} is being resolved",
                         fix="finish it with `dsv4port resolve --continue`, --skip or --abort",
                     )
-                return Open(state, self._room.worktree, tuple(self._unresolved(state)), True)
+                return Open(state, self._room.worktree, self._unresolved(state), True)
             state = open_patch(
                 self._project, name, patch, old_pin, new_pin, self._cache,
                 options=PortOptions(policy or Policy()), again=again, progress=self._progress,
             )  # fmt: skip
-            return Open(state, self._room.worktree, tuple(self._unresolved(state)))
+            return Open(state, self._room.worktree, self._unresolved(state))
 
     def status(self) -> Open | None:
         """What is open; None when nothing is. Finishes what was interrupted."""
@@ -111,7 +104,7 @@ class Resolver:
             state = self._room.load()
             if state is None:
                 return None
-            return Open(state, self._room.worktree, tuple(self._unresolved(state)), True)
+            return Open(state, self._room.worktree, self._unresolved(state), True)
 
     def proceed(
         self, author: str | None, *, why: str | None = None, overwrite: bool = False
@@ -124,20 +117,16 @@ class Resolver:
         """
         with self._writing():
             state = self._opened()
-            problems = list(self._unresolved(state))
+            problems = self._unresolved(state)
             if problems:
                 raise ConflictError(
                     f"{state.key} is not resolved yet",
                     fix=f"edit the files in {self._room.worktree}, then run it again",
                     details=problems,
                 )
-            changes = self._changes(state)
-            broken = [
-                f"{display_path(path)}: {problem}"
-                for path, file in changes.items()
-                if file is not None
-                and (problem := syntax_problem(path, file.content, self._content(state.ours, path)))
-            ]
+            tree = self._tree(state)
+            changes = tree.changes()
+            broken = list(tree.broken(changes))
             if broken:
                 raise ConflictError(
                     f"{state.key} does not parse as it stands",
@@ -188,62 +177,11 @@ class Resolver:
             )
         return state
 
-    def _unresolved(self, state: ResolveState) -> Iterator[str]:
-        if not self._room.worktree.is_dir():
-            yield "the work tree is gone"
-            return
-        checkout = self._room.checkout
-        index = _unmerged_paths(checkout)
-        for shown, written in state.unmerged.items():
-            path = unquote(shown.encode())
-            file = _on_disk(checkout, path)
-            found = None if file is None else hashlib.sha256(file.content).hexdigest()
-            if path in index and found == written:
-                yield f"{shown}: not resolved yet (to take it as it is: git add)"
-        for path, file in self._changes(state).items():
-            if file is None:
-                continue
-            before = self._content(state.ours, path) or b""
-            if len(_MARKER.findall(file.content)) > len(_MARKER.findall(before)):
-                line = file.content[: _first_marker(file.content)].count(b"\n") + 1
-                yield f"{display_path(path)}:{line}: has conflict markers"
-        for path in _untracked(checkout):
-            yield f"{display_path(path)}: is new (git add it, or remove it)"
+    def _tree(self, state: ResolveState) -> ResolveTree:
+        return ResolveTree(self._room.checkout, state, self._room.path("result-index"))
 
-    def _changes(self, state: ResolveState) -> dict[bytes, File | None]:
-        """Files of the work tree that are not as in the target, by content."""
-        checkout = self._room.checkout
-        listed = checkout.git.run("diff", "--name-only", "-z", "--no-renames", state.ours, "--")
-        changes: dict[bytes, File | None] = {}
-        for path in listed.stdout.split(b"\0")[:-1]:
-            file = _on_disk(checkout, path)
-            if file != self._file(state.ours, path):
-                changes[path] = file
-        return changes
-
-    def _entry(self, revision: str, path: bytes) -> str | None:
-        """``<mode> <blob>`` at a path of a commit."""
-        out = self._room.checkout.git.run(
-            "--literal-pathspecs", "ls-tree", "-z", "--full-tree", revision, "--",
-            os.fsdecode(path),
-        ).stdout  # fmt: skip
-        if not out:
-            return None
-        mode, kind, blob = out.partition(b"\t")[0].decode().split(" ")
-        return f"{mode} {blob}" if kind == "blob" else None
-
-    def _content(self, revision: str, path: bytes) -> bytes | None:
-        entry = self._entry(revision, path)
-        if entry is None:
-            return None
-        return self._room.checkout.git.run("cat-file", "blob", entry.partition(" ")[2]).stdout
-
-    def _file(self, revision: str, path: bytes) -> File | None:
-        entry = self._entry(revision, path)
-        if entry is None:
-            return None
-        mode, _, blob = entry.partition(" ")
-        return File(int(mode, 8), self._room.checkout.git.run("cat-file", "blob", blob).stdout)
+    def _unresolved(self, state: ResolveState) -> tuple[str, ...]:
+        return tuple(self._tree(state).unresolved())
 
     # The decision.
 
@@ -257,7 +195,7 @@ class Resolver:
         overwrite: bool,
     ) -> PinPort:
         patch = self._patch(state)
-        diff, results = self._diff(state, changes)
+        diff, results = self._tree(state).diff(changes)
         paths = sorted(patch_paths(patch.files) | changes.keys())
         resolution = Resolution(
             Name(state.patchset), state.file, patch_id(patch.files), Name(state.old_pin),
@@ -290,30 +228,10 @@ class Resolver:
     def _path(
         self, state: ResolveState, path: bytes, results: Mapping[bytes, str | None]
     ) -> ResolvedPath:
-        ours = self._entry(state.ours, path)
-        base = self._entry(f"{state.old_commit}^", path)
+        tree = self._tree(state)
+        ours = tree.entry(state.ours, path)
+        base = tree.entry(f"{state.old_commit}^", path)
         return ResolvedPath(path, base, ours, results.get(path, ours))
-
-    def _diff(
-        self, state: ResolveState, changes: Mapping[bytes, File | None]
-    ) -> tuple[bytes, dict[bytes, str | None]]:
-        """The changes as a diff against the target, and their entries."""
-        if not changes:
-            return b"", {}
-        checkout = self._room.checkout
-        index = {"GIT_INDEX_FILE": str(self._room.path("result-index"))}
-        checkout.git.run("read-tree", state.ours, environment=index)
-        rows = [index_row(checkout, path, file, 0) for path, file in changes.items()]
-        checkout.git.run(
-            "update-index", "-z", "--index-info", stdin=b"".join(rows), environment=index
-        )
-        tree = checkout.git.run("write-tree", environment=index).text
-        self._room.path("result-index").unlink()
-        diff = checkout.git.run(
-            "diff-tree", "-r", "-p", "--full-index", "--binary", "-M", "--no-ext-diff",
-            "--no-textconv", "--no-color", state.ours, tree, "--",
-        ).stdout  # fmt: skip
-        return diff, {path: self._entry(tree, path) for path in changes}
 
     def _port(self, state: ResolveState, overwrite: bool) -> PinPort:
         policy = Policy({Rung(rung): Decision(one) for rung, one in state.policy.items()})
@@ -341,7 +259,8 @@ class Resolver:
         """Keep what the work tree holds as a diff beside it."""
         if not self._room.worktree.is_dir():
             return None
-        diff, _ = self._diff(state, self._changes(state))
+        tree = self._tree(state)
+        diff, _ = tree.diff(tree.changes())
         if not diff:
             return None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -378,28 +297,3 @@ def _author() -> str:
             fix="say it with --author 'Name <mail>', or set git's user.name and user.email",
         )
     return f"{name} <{mail}>"
-
-
-def _unmerged_paths(checkout: Checkout) -> set[bytes]:
-    out = checkout.git.run("ls-files", "-u", "-z").stdout
-    return {row.partition(b"\t")[2] for row in out.split(b"\0")[:-1]}
-
-
-def _untracked(checkout: Checkout) -> list[bytes]:
-    out = checkout.git.run("ls-files", "--others", "--exclude-standard", "-z").stdout
-    return out.split(b"\0")[:-1]
-
-
-def _on_disk(checkout: Checkout, path: bytes) -> File | None:
-    file = checkout.disk_path(path)
-    if file.is_symlink():
-        return File(MODE_SYMLINK, os.fsencode(file.readlink()))
-    if not file.is_file():
-        return None
-    mode = MODE_EXECUTABLE if os.access(file, os.X_OK) else MODE_FILE
-    return File(mode, file.read_bytes())
-
-
-def _first_marker(content: bytes) -> int:
-    found = _MARKER.search(content)
-    return 0 if found is None else found.start()

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dsv4port.apply.engine import Engine, SeriesConflictError
+from dsv4port.apply.engine import Engine, SeriesConflictError, SeriesItem
 from dsv4port.drift.findings import Finding
+from dsv4port.errors import InternalError
 from dsv4port.git.checkout import Checkout, add_pack
 from dsv4port.git.objects import MODE_SUBMODULE, MODE_TREE, ObjectKind
-from dsv4port.git.pack import PackWriter
+from dsv4port.git.pack import PackWriter, Rehearsal
 from dsv4port.git.reader import ObjectReader
 from dsv4port.git.tree import TreeEditor
 from dsv4port.manifest.patchset import Upstreamed
@@ -23,6 +24,7 @@ from dsv4port.manifest.project import Project
 from dsv4port.manifest.resolution import Decided
 from dsv4port.manifest.stack import probe_preconditions
 from dsv4port.manifest.values import Name, PullRequest
+from dsv4port.patch.mailbox import parse_patch
 from dsv4port.patch.model import ChangeKind, Patch
 from dsv4port.port.engine import PatchPort, PortEngine, PortItem
 from dsv4port.port.outcomes import Outcome, Policy
@@ -148,6 +150,7 @@ class _Port:
         if made is not None and self._options.keep_in is not None:
             add_pack(self._options.keep_in, made.pack, made.index, shallow=None)
         members = tuple(self._finish(member, done, merged) for member, done in rows)
+        self._prove(members, tree)
         return SeriesPort(
             self._source.name, self._source.stack, self._old, self._new, members, tree, head
         )
@@ -236,6 +239,30 @@ class _Port:
         if one.fate in (Fate.UPSTREAMED, Fate.LEFT_OUT):
             return ()
         return drift.get(one.source.key, ())
+
+    def _prove(self, members: tuple[PatchsetPort, ...], tree: str) -> None:
+        """The patch files as they will be written, applied strictly, must give the very tree."""
+        items = [
+            SeriesItem(one.source.key, parse_patch(one.data, one.source.key))
+            for member in members
+            for one in member.patches
+            if one.fate.in_series and one.data is not None
+        ]
+        with ObjectReader(self._shop.git) as reader:
+            strict = Engine(reader, Rehearsal(), self._new.commit)
+            strict.expect(items)
+            for item in items:
+                if strict.apply(item).commit is None:
+                    raise InternalError(
+                        f"{item.key} was ported and does not apply to {self._new.name}",
+                        fix="nothing was written; report this with the patch and the two pins",
+                    )
+            found = strict.report().tree
+        if found != tree:
+            raise InternalError(
+                f"the ported series gives the tree {found}, the port says {tree}",
+                fix="nothing was written; report this with the series and the two pins",
+            )
 
     # One patchset.
 
