@@ -86,19 +86,27 @@ class Workbench:
         """The index of a tree of the store by its id."""
         store = self._opened()
         files = tree_listing(store, self.repository, tree)
-        wanted = frozenset(folders)
-        if missing_files(store, files, wanted):
-            with ExitStack() as held:
-                if self._kept:
-                    held.enter_context(
-                        self._cache.lock("drift", what="reading symbols", progress=self._progress)
-                    )
-                read = complete(
-                    store, self.repository.git, files, wanted,
-                    label=f"reading symbols of {label}", progress=self._progress,
-                )  # fmt: skip
-            self.built.append(Built(label, read))
+        wanted = ASIDE.intersection(folders)
+        if not store.is_complete(tree, wanted):
+            if missing_files(store, files, wanted):
+                self._complete(store, files, wanted, label)
+            store.mark_complete(tree, wanted)
+            store.commit()
         return tree_index(files, store, self.reader, wanted)
+
+    def _complete(
+        self, store: FactStore, files: dict[str, str], folders: frozenset[str], label: str
+    ) -> None:
+        with ExitStack() as held:
+            if self._kept:
+                held.enter_context(
+                    self._cache.lock("drift", what="reading symbols", progress=self._progress)
+                )
+            read = complete(
+                store, self.repository.git, files, folders, label=f"reading symbols of {label}",
+                progress=self._progress,
+            )  # fmt: skip
+        self.built.append(Built(label, read))
 
     def learn(self, applied: AppliedSeries) -> None:
         """Keep the facts of the files that a series makes, so that the next run has them."""

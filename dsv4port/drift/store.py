@@ -81,6 +81,19 @@ class FactStore:
             (tree, zlib.compress(text.encode("utf-8", "surrogateescape"), 1)),
         )
 
+    def is_complete(self, tree: str, folders: Iterable[str]) -> bool:
+        """Whether all facts of a tree were found to be there, with those of these folders."""
+        key = (_completion(tree, folders),)
+        return (
+            self._connection.execute("select 1 from trees where id = ?", key).fetchone() is not None
+        )
+
+    def mark_complete(self, tree: str, folders: Iterable[str]) -> None:
+        """Remember that all facts of a tree are there; the caller commits."""
+        self._connection.execute(
+            "insert or replace into trees values (?, ?)", (_completion(tree, folders), b"")
+        )
+
     def facts(self, blob: str) -> Facts | None:
         """Facts of a blob, None when there are none."""
         found = self._facts.get(blob)
@@ -147,6 +160,10 @@ def memory_store() -> FactStore:
     connection = sqlite3.connect(":memory:")
     connection.executescript(_SCHEMA)
     return FactStore(connection)
+
+
+def _completion(tree: str, folders: Iterable[str]) -> str:
+    return " ".join((tree, "complete", *sorted(folders)))
 
 
 def _connect(file: Path) -> sqlite3.Connection:
