@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -48,12 +49,12 @@ def by_dsv4port(repository: Path, base: str, onto: str, patches: list[str]) -> R
         reported = len(json.loads(output.read())["patches"])
         if reported != len(patches):
             sys.exit(f"only {reported} patches were reported")
-    return Run(seconds, usage.ru_maxrss / 1024)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def by_git_am(checkout: Path, onto: str, patches: list[str]) -> Run:
     """One ``git am -3`` for each patch, each on the bare release."""
-    started = time.perf_counter()
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     for patch in patches:
         done = subprocess.run(
             [*GIT, "am", "-3", "-q", "--keep-non-patch", patch], cwd=checkout, env=ENVIRONMENT,
@@ -65,7 +66,9 @@ def by_git_am(checkout: Path, onto: str, patches: list[str]) -> Run:
         else:
             subprocess.run([*GIT, "reset", "-q", "--hard", onto], cwd=checkout, env=ENVIRONMENT,
                            check=True)  # fmt: skip
-    return Run(time.perf_counter() - started, 0.0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(time.perf_counter() - started, processor, 0.0)
 
 
 def main() -> None:
@@ -96,15 +99,16 @@ def main() -> None:
                 by_dsv4port(repository, old.commit, new.commit, patches)
             )
             timings["git am -3 per patch"].append(by_git_am(rival, new.commit, patches))
-    medians = {what: statistics.median(one.seconds for one in runs)
-               for what, runs in timings.items()}  # fmt: skip
-    for what, runs in timings.items():
-        seconds = [one.seconds for one in runs]
-        memory = max(one.memory for one in runs)
-        text = f"  {memory:6.0f} MiB" if memory else ""
-        print(f"{what:22} {medians[what]:7.3f} s  ({min(seconds):.3f} to {max(seconds):.3f}){text}")
-    ratio = medians["git am -3 per patch"] / medians["dsv4port port"]
-    print(f"port: {ratio:.1f} times as fast as git am -3 per patch (goal {GOAL:g})")
+    for name, field in (("seconds", "seconds"), ("processor seconds", "processor")):
+        medians = {}
+        for what, runs in timings.items():
+            values = [getattr(one, field) for one in runs]
+            medians[what] = statistics.median(values)
+            print(
+                f"{what:22} {medians[what]:7.3f} {name}  ({min(values):.3f} to {max(values):.3f})"
+            )
+        ratio = medians["git am -3 per patch"] / medians["dsv4port port"]
+        print(f"port: {ratio:.1f} times as fast as git am -3 per patch in {name} (goal {GOAL:g})")
     print(f"memory: {max(one.memory for one in timings['dsv4port port']):.0f} MiB "
           f"(goal {MEMORY_GOAL})")  # fmt: skip
     if chosen.json:
