@@ -202,10 +202,16 @@ def _reason(
         said = str(report.longrepr[2])
     else:
         crash = getattr(report.longrepr, "reprcrash", None)
-        said = str(getattr(crash, "message", None) or report.longreprtext)
+        said = str(getattr(crash, "message", None) or _error_first(report.longreprtext))
     if outcome is Outcome.ENVIRONMENT:
         said = f"{getattr(report, 'environment_problem', '')}: {said}"
     return said[:_REASON_LIMIT]
+
+
+def _error_first(text: str) -> str:
+    """Text of a file that could not be collected, with the error itself in the first line."""
+    errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return f"{errors[-1]}\n{text}" if errors else text
 
 
 def _facts(pairs: list[str]) -> dict[str, str]:
