@@ -26,6 +26,11 @@ from dsv4port.quick_dataclass import dataclass
 TAIL = 15
 """How many of a program's last lines are kept for messages."""
 
+_CAUSE = 500
+"""How many of the last lines may name the cause; installers print a lot after it."""
+
+_ERROR = re.compile(r"\b(fatal )?error: |\bError: ")
+
 _PATIENCE = 5.0
 """Seconds that an ended process group has to clean up."""
 
@@ -43,11 +48,27 @@ _OFFLINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A program that ended: its exit code (negative: the signal) and its last lines."""
+    """A program that ended.
+
+    Parameters:
+        code: the exit code; negative: the signal.
+        lines: its last lines, at most some hundred.
+    """
 
     command: tuple[str, ...]
     code: int
-    tail: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The very last lines."""
+        return self.lines[-TAIL:]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What to tell of it: the first lines that speak of an error, then the last ones."""
+        shown = self.lines[:-TAIL]
+        return (*[line for line in shown if _ERROR.search(line)][:5], *self.tail)
 
     @property
     def succeeded(self) -> bool:
@@ -82,7 +103,7 @@ def run_logged(
             fix="check that the program is installed and may be executed",
         ) from error
     assert process.stdin is not None and process.stdout is not None
-    tail: deque[str] = deque(maxlen=TAIL)
+    lines: deque[str] = deque(maxlen=_CAUSE)
     try:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
@@ -91,7 +112,7 @@ def run_logged(
             log.write(raw)
             line = raw.decode("utf-8", "backslashreplace").rstrip("\r\n")
             if line.strip():
-                tail.append(line)
+                lines.append(line)
                 on_line(line)
         log.flush()
         code = process.wait()
@@ -100,28 +121,28 @@ def run_logged(
         raise
     finally:
         process.stdout.close()
-    return Ended(tuple(command), code, tuple(tail))
+    return Ended(tuple(command), code, tuple(lines))
 
 
 def failure(ended: Ended, what: str, log: Path) -> BuildFailedError | EnvironmentProblemError:
-    """The error for a program that failed: the machine's fault where its last lines say so.
+    """The error for a program that failed: the machine's fault where its lines say so.
 
     Parameters:
         what: what did not come about, to be read before "ended with".
     """
     how = f"exit code {ended.code}" if ended.code >= 0 else _signal_name(-ended.code)
-    said = "\n".join(ended.tail)
+    said = "\n".join(ended.lines)
     title = f"{what}: {Path(ended.command[0]).name} ended with {how}"
     if _FULL.search(said) or ended.code == -signal.SIGXFSZ:
         return EnvironmentProblemError(
-            title, fix="free some space, then run the command again", details=ended.tail
+            title, fix="free some space, then run the command again", details=ended.told
         )
     if _OFFLINE.search(said):
         return EnvironmentProblemError(
-            title, fix=f"it could not reach the network: read {log}", details=ended.tail
+            title, fix=f"it could not reach the network: read {log}", details=ended.told
         )
     return BuildFailedError(
-        title, fix=f"read {log}; the state of before is untouched", details=ended.tail
+        title, fix=f"read {log}; the state of before is untouched", details=ended.told
     )
 
 
