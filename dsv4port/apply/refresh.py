@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from dsv4port.apply.exclusive import exclusive
-from dsv4port.apply.messages import without_trailers
+from dsv4port.apply.messages import FILE_TRAILER, PATCHSET_TRAILER, without_trailers
 from dsv4port.apply.publish import OnRecovery, hold_checkout
 from dsv4port.apply.receipt import AppliedPatch, Receipt, read_receipt
 from dsv4port.errors import RefusedError, UsageError
@@ -188,9 +188,10 @@ class _Plan:
         self._pin = receipt.pin
 
     def run(self, *, dry_run: bool) -> RefreshReport:
-        seen = self._check_names()
+        self._check_names()
         rows = [self._decide(commit) for commit in self._found]
         order = [row.file for row in rows]
+        seen = set(order)
         for position, entry in enumerate(self._series.entries):
             if entry in seen:
                 continue
@@ -208,7 +209,7 @@ class _Plan:
             self._write(order, rows)
         return report
 
-    def _check_names(self) -> set[str]:
+    def _check_names(self) -> None:
         names = [commit.file for commit in self._found if commit.file is not None]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
@@ -228,7 +229,6 @@ class _Plan:
                 fix="name it with --drop to remove it from the series, or restore its commit",
                 details=gone,
             )
-        return set(names)
 
     def _check_drop(self, present: set[str]) -> None:
         """Only what was applied and has lost its commit can be dropped."""
@@ -263,9 +263,7 @@ class _Plan:
 
     def _decide(self, found: _Found) -> RefreshedPatch:
         if found.file is None:
-            file = self._new_name(found.message)
-            self._contents[file] = self._render(found)
-            return RefreshedPatch(file, RefreshOutcome.ADDED)
+            return self._decide_new(found)
         applied = self._applied.get(found.file)
         if applied is not None and applied.commit == found.commit:
             return RefreshedPatch(found.file, RefreshOutcome.KEPT)
@@ -275,6 +273,30 @@ class _Plan:
             return RefreshedPatch(found.file, RefreshOutcome.KEPT)
         self._contents[found.file] = rendered
         return RefreshedPatch(found.file, RefreshOutcome.REWRITTEN)
+
+    def _decide_new(self, found: _Found) -> RefreshedPatch:
+        """What becomes of a commit that says of no patch file that it is that one."""
+        rendered = self._render(found)
+        named = {commit.file for commit in self._found}
+        subject = _subject(found.message)
+        for entry in self._series.entries:
+            if entry in self._applied or entry in named:
+                continue
+            # An earlier refresh may have added it, and the stack was not applied since.
+            content = (self._series.folder / entry).read_bytes()
+            if _equivalent(content, rendered, entry):
+                return RefreshedPatch(entry, RefreshOutcome.KEPT)
+            if _subject(parse_patch(content, entry).message) == subject:
+                raise RefusedError(
+                    f"the commit {found.commit[:12]} has the subject of {entry}, which was not "
+                    "applied: is it that patch, or another one?",
+                    fix=f"for a new version of {entry}, add the trailers `{PATCHSET_TRAILER}: "
+                    f"{self._series.patchset}` and `{FILE_TRAILER}: {entry}` to the commit's "
+                    "message; for another patch, give it another subject",
+                )
+        file = self._new_name(found.message)
+        self._contents[file] = rendered
+        return RefreshedPatch(file, RefreshOutcome.ADDED)
 
     def _render(self, found: _Found) -> bytes:
         diff = self._checkout.git.run(
@@ -296,8 +318,7 @@ class _Plan:
         return format_mailbox(author=author, message=found.message, diff=diff)
 
     def _new_name(self, message: bytes) -> str:
-        subject = message.partition(b"\n")[0].decode("utf-8", "replace")
-        subject = re.sub(r"^(\s*\[[^\]]*\])+", "", subject)
+        subject = re.sub(r"^(\s*\[[^\]]*\])+", "", _subject(message).decode("utf-8", "replace"))
         slug = re.sub(r"[^a-z0-9]+", "-", subject.lower())[:_SLUG_LIMIT].strip("-") or "patch"
         taken = (*self._series.entries, *self._contents)
         numbers = [int(name[:4]) for name in taken if name[:4].isdigit()]
@@ -311,6 +332,8 @@ class _Plan:
         return 0
 
     def _write(self, order: list[str], rows: list[RefreshedPatch]) -> None:
+        for leftover in self._series.folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)  # of a refresh that was killed
         for file, content in self._contents.items():
             write_atomically(self._series.folder / file, content)
         # The series is the switch: before it the new files are unused, after it the old ones.
@@ -319,6 +342,10 @@ class _Plan:
         for row in rows:
             if row.outcome is RefreshOutcome.DROPPED:
                 (self._series.folder / row.file).unlink(missing_ok=True)
+
+
+def _subject(message: bytes | None) -> bytes:
+    return (message or b"").partition(b"\n")[0].strip()
 
 
 def _writes(rows: Sequence[RefreshedPatch], dry_run: bool) -> bool:

@@ -194,3 +194,48 @@ def test_commits_made_anew_say_what_the_files_say(
     git(project.checkout, "rebase", "-q", "--force-rebase", f"HEAD~{len(steps)}")
     assert set(outcomes(refresh(project))) == {RefreshOutcome.KEPT}
     assert files(project) == before
+
+
+def new_commit(project: SyntheticProject, content: str, *options: str) -> None:
+    (project.checkout / "vllm/new.py").write_text(content)
+    git(project.checkout, "add", "vllm/new.py")
+    git(project.checkout, "commit", "--quiet", *options)
+
+
+def test_a_new_commit_is_added_once(applied: SyntheticProject) -> None:
+    new_commit(applied, "x = 1\n", "--message", "[Core] New one")
+    applied.succeed("refresh", "beta")
+    before = series(applied, "beta")
+    assert before[-1] == "0002-new-one.patch"
+    again = applied.run("refresh", "beta", "--json").json
+    assert not again["written"]
+    assert series(applied, "beta") == before
+    applied.succeed("lock", "demo")
+    applied.succeed("apply", "demo", "--force")
+    applied.succeed("verify", "--deep")
+
+
+def test_a_new_version_of_an_added_patch_is_asked_for(applied: SyntheticProject) -> None:
+    new_commit(applied, "x = 1\n", "--message", "[Core] New one")
+    applied.succeed("refresh", "beta")
+    before = series(applied, "beta")
+    new_commit(applied, "x = 2\n", "--amend", "--no-edit")
+    refused = applied.run("refresh", "beta", "--json")
+    assert refused.code == 4, refused
+    assert "0002-new-one.patch" in refused.json["error"]["what"]
+    assert series(applied, "beta") == before
+    trailers = "Patchset: beta\nPatch-File: 0002-new-one.patch"
+    new_commit(applied, "x = 2\n", "--amend", "-m", "[Core] New one", "-m", trailers)
+    applied.succeed("refresh", "beta")
+    assert series(applied, "beta") == before
+    assert b"+x = 2" in (applied.root / "patchsets/beta/v1.0.0/0002-new-one.patch").read_bytes()
+
+
+def test_what_a_kill_left_half_written_goes_with_the_next_refresh(
+    applied: SyntheticProject,
+) -> None:
+    folder = applied.root / "patchsets/beta/v1.0.0"
+    (folder / ".0001-x.patch.0123abcd.tmp").write_bytes(b"half")
+    new_commit(applied, "x = 1\n", "--message", "[Core] New one")
+    applied.succeed("refresh", "beta")
+    assert not list(folder.glob(".*"))
