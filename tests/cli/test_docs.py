@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.build_project import FakeCuda, add_kernel
 from support.port_project import GAMMA_FILES, NEVER, RESOLVED, port_project, upstream_history
 from support.synthetic import (
     DEMO_FILES,
@@ -148,6 +149,9 @@ def answers(
     for name in ("v1.0.0", "demo", "alpha", "alpha/0002-Tools-Add-a-check.patch"):
         run("show", name)
     run("doctor")
+    add_kernel(project)
+    toolkit = str(FakeCuda.make(project.base / "cuda").home)
+    run("build", "--kernels", "gamma", "--target", "cuda-sm90,cuda-sm100", CUDA_HOME=toolkit)
     uses = {"vllm/use.py": b"from vllm.config import MAX_BATCH\n"}
     folder = project.root / "mine"
     folder.mkdir()
