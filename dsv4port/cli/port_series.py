@@ -205,6 +205,9 @@ def pin_lines(project: Project, one: PinPort) -> Iterator[str]:
         yield from columns(rows, indent=2)
         for patch in member.patches:
             yield from _patch_lines(patch, one.explanations.get(patch.source.key))
+            known = member.known_upstream(patch.source.file)
+            if known is not None and not patch.fate.done:
+                yield f"  {patch.source.file}: {known.sentence}; it may be one to --skip"
         for failure in member.preconditions:
             yield (
                 f"  precondition does not hold: {failure.probe.path}: {failure.found}: "

@@ -135,6 +135,14 @@ def _markdown(report: SeriesPort, one: Explanation) -> Iterator[str]:
             "It was written on top of patches that are in conflict themselves: "
             f"{', '.join(one.patch.port.depends)}. Resolve those first."
         )
+    owner = next(member for member in report.members if member.name == source.patchset)
+    known = owner.known_upstream(source.file)
+    if known is not None:
+        yield ""
+        yield (
+            f"The manifest knows it: {known.sentence}. If that is all of this patch, leave it out: "
+            "open it as below, then `dsv4port resolve --skip --why TEXT`."
+        )
     for stale in one.patch.stale:
         yield ""
         yield f"The kept resolution {stale.resolution.key} was not used: {stale.why}."

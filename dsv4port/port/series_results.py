@@ -167,6 +167,10 @@ class PatchsetPort:
         """What a person must decide."""
         return tuple(one for one in self.patches if not one.fate.done)
 
+    def known_upstream(self, file: str) -> UpstreamCheck | None:
+        """The row of the manifest by which upstream has this patch, if there is one."""
+        return next((check for check in self.checks if check.speaks_of(file)), None)
+
     @property
     def series_files(self) -> dict[str, bytes]:
         """The new patch files in order; empty where nothing of the patchset is left."""

@@ -45,6 +45,11 @@ class UpstreamCheck:
     verdict: UpstreamVerdict
     commits: Mapping[PullRequest, str]
 
+    def speaks_of(self, file: str) -> bool:
+        """Whether it says that upstream has this patch file at the pin."""
+        has = (UpstreamVerdict.PRESENT, UpstreamVerdict.MERGED, UpstreamVerdict.STATED)
+        return self.verdict in has and (not self.row.patches or file in self.row.patches)
+
     @property
     def sentence(self) -> str:
         """What it means."""
@@ -66,10 +71,16 @@ class UpstreamCheck:
             found = ", ".join(f"{pr} as {commit[:12]}" for pr, commit in self.commits.items())
             return f"upstream has merged {found}"
         if self.verdict is UpstreamVerdict.STATED:
-            what = f"{', '.join(row.patches)}" if row.patches else "it"
+            what = _what(row)
             proof = "the proof is recorded there" if row.proof else "nothing here proves it"
             return f"the manifest says that upstream has {what} since {row.pin}; {proof}"
-        return f"upstream does not have it: {mark or row.pin} is not there"
+        if not mark:
+            return f"the manifest says that upstream has {_what(row)} from {row.pin} on, not here"
+        return f"upstream does not have it: {mark} is not there"
+
+
+def _what(row: Upstreamed) -> str:
+    return ", ".join(row.patches) if row.patches else "it"
 
 
 def _spelled(mark: Fingerprint) -> str:

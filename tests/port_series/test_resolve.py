@@ -493,3 +493,26 @@ def test_the_users_git_is_not_asked(conflicted: SyntheticProject) -> None:
     """The session does not depend on whatever surrounds the project."""
     subprocess.run(["git", "init", "--quiet", str(conflicted.root)], check=True)
     assert git(open_b(conflicted), "rev-parse", "--show-toplevel") == str(worktree(conflicted))
+
+
+def test_conflict_that_the_manifest_knows_to_be_upstream_says_so(
+    project: SyntheticProject,
+) -> None:
+    """Upstream has the change in other words: no merge can tell, the manifest can."""
+    manifest = project.root / "patchsets/gamma/patchset.yaml"
+    content = json.loads(manifest.read_text())
+    mark = {"path": "vllm/server.py", "contains": "bool(port)"}
+    content["upstreamed"] = [{"pin": "v2.0.0", "patches": [B], "fingerprint": mark}]
+    manifest.write_text(json.dumps(content, indent=1))
+    result = project.run("port", "gamma", "--onto", "v2.0.0", "--no-drift")
+    assert f"{B}: upstream has it: 'bool(port)' in vllm/server.py is there; it may be one to" in (
+        result.err
+    )
+    assert f"{E}: upstream has it" not in result.err
+    folder = project.root / "port/v1.0.0-v2.0.0/gamma"
+    explained = {
+        file: (folder / file.removesuffix(".patch") / "explanation.md").read_text()
+        for file in (B, E)
+    }
+    assert "resolve --skip" in explained[B]
+    assert "resolve --skip" not in explained[E]
