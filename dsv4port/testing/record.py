@@ -83,6 +83,11 @@ class Recorder:
         self.facts = facts
         self.digests = digests
         self.tests: dict[str, dict[str, Any]] = {}
+        self.interrupted = False
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """A run that was broken off records nothing: its tests would look like all there are."""
+        self.interrupted = True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = self.tests.setdefault(
@@ -117,6 +122,8 @@ class Recorder:
             }
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.interrupted:
+            return
         for identifier, reason, markers in session.config.stash.get(DESELECTED, []):
             self.tests[identifier] = {
                 "id": identifier,
