@@ -48,9 +48,9 @@ def command(
         bool,
         typer.Option("--red-on-pin", help="Also: tests marked `fix` must fail on the bare pin."),
     ] = False,
-    upstream: Annotated[
-        bool, typer.Option("--upstream/--no-upstream", help="Run vLLM's tests of the manifests.")
-    ] = True,
+    no_upstream: Annotated[
+        bool, typer.Option("--no-upstream", help="Leave out vLLM's tests that manifests name.")
+    ] = False,
     network: Annotated[
         bool, typer.Option("--network", help="Tests may use the network.")
     ] = False,
@@ -83,7 +83,7 @@ def command(
     run = Run.of(context)
     wish = TestWish(
         names=tuple(names or ()), pin=pin, device=device.value, keyword=keyword,
-        red_on_pin=red_on_pin, upstream=upstream, network=network,
+        red_on_pin=red_on_pin, upstream=not no_upstream, network=network,
         interpreter=python, checkout=run.checkout_folder and run.checkout,
         command=_typed(),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ _NETWORK = re.compile(
 )
 _FULL = re.compile(r"No space left|Disk quota exceeded|File too large|Errno 28|Errno 122|Errno 27")
 _TAIL = 8
+_LEAST_SPACE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ def _failure(
             f"{what}: {Path(command[0]).name} was ended by signal {-code}",
             fix="run the command again; nothing half-made is left", details=details,
         )  # fmt: skip
-    if _FULL.search(said):
+    # What makes environments keeps the reason to itself when the disk is full.
+    if _FULL.search(said) or shutil.disk_usage(log.parent).free < _LEAST_SPACE:
         fix = "free some space (an environment takes 2 GiB), or set DSV4PORT_CACHE to another disk"
         return EnvironmentProblemError(f"{what}: no space", fix=fix, details=details)
     if "venv" in command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.build_project import FakeCuda, add_kernel
+from support.ladder_project import ladder_project
 from support.port_project import GAMMA_FILES, NEVER, RESOLVED, port_project, upstream_history
 from support.synthetic import (
     DEMO_FILES,
@@ -90,9 +92,29 @@ def test_exit_codes_are_those_of_the_program() -> None:
     assert {int(row) for row in rows} == {int(code) for code in ExitCode} | {130, 141}
 
 
+TESTS = """
+import pytest
+
+@pytest.mark.fix
+def test_red(vllm_tree):
+    assert (vllm_tree / "vllm" / "extra.py").is_file()
+
+@pytest.mark.fix
+def test_green(): ...
+
+def test_fails():
+    assert False
+
+@pytest.mark.gpu
+def test_device(): ...
+"""
+
+
 @pytest.fixture(scope="module")
 def answers(
-    demo_template: SyntheticProject, tmp_path_factory: pytest.TempPathFactory
+    demo_template: SyntheticProject,
+    locked_template: SyntheticProject,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, list[dict[str, Any]]]:
     """What each command really prints, in all the situations that bring out its keys."""
     project = demo_template.copy(tmp_path_factory.mktemp("answers"))
@@ -186,6 +208,18 @@ def answers(
     run_series("resolve", GAMMA_FILES[1], "--from", "v1.0.0", "--onto", "v3.0.0")
     (worktree / "vllm" / "server.py").write_bytes(RESOLVED)
     run_series("resolve", "--abort")
+    tested = locked_template.copy(tmp_path_factory.mktemp("tested"))
+    (tested.root / "patchsets" / "alpha" / "tests").mkdir()
+    (tested.root / "patchsets" / "alpha" / "tests" / "test_all.py").write_text(TESTS)
+    ladder = ladder_project(tmp_path_factory.mktemp("ladder") / "base")
+    command = ladder.run("ladder", "on-musa", "--json").json["ladder"]["command"]
+    for other, *arguments in (
+        (tested, "test", "alpha", "--red-on-pin", "--python", sys.executable),
+        (tested, "report", "demo"),
+        (ladder, "ladder", "on-musa"),
+        (ladder, "ladder", "on-musa", "--check", command, "--planned", "1"),
+    ):
+        found.setdefault(arguments[0], []).append(other.run(*arguments, "--json").json)
     return found
 
 

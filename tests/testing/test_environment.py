@@ -49,9 +49,11 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache")
 
 
-def make_wheel(folder: Path) -> None:
+def make_wheel(folder: Path, *, data: int = 0) -> None:
+    """A wheel of the package `tiny`, with so many bytes of data beside its one module."""
     folder.mkdir()
     files = {
+        **({"tiny.bin": "x" * data} if data else {}),
         "tiny.py": "ANSWER = 42\n",
         "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
         "tiny-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
@@ -130,7 +132,8 @@ def test_a_failure_leaves_nothing_half_made(
     if setting == "PIP_INDEX_URL":
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.delenv("PIP_FIND_LINKS")
-        monkeypatch.setenv("PIP_RETRIES", "0")
+        # pip tells of a broken connection when it tries again.
+        monkeypatch.setenv("PIP_RETRIES", "1")
     monkeypatch.setenv(setting, value)
     with pytest.raises(error, match=words) as raised:
         ensure_environment(project, PIN, cache)
@@ -142,6 +145,8 @@ def test_a_full_disk_is_named(
     project: Project, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A limit on the size of files stands for the full disk, which only root could make."""
+    make_wheel(tmp_path / "large", data=8 << 20)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "large"))
     script = (
         "import sys\nfrom pathlib import Path\n"
         "from dsv4port.cli.exit_codes import explain\n"
@@ -157,7 +162,7 @@ def test_a_full_disk_is_named(
     )
     monkeypatch.setenv("PYTHONPATH", str(SOURCE_ROOT))
     done = subprocess.run(
-        ["bash", "-c", 'ulimit -f 64 && exec "$@"', "bash", sys.executable, "-c", script,
+        ["bash", "-c", 'ulimit -f 4096 && exec "$@"', "bash", sys.executable, "-c", script,
          str(project.root), str(cache.folder)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
