@@ -38,7 +38,7 @@ STAMP = ".dsv4port.json"
 _STAMP_FORMAT = 1
 _PROBE = (
     "import importlib.metadata as m, json, sys\n"
-    "found = {d.metadata['Name']: d.version for d in m.distributions()}\n"
+    "found = {d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}\n"
     "print(json.dumps([sys.version.split()[0], found]))\n"
 )
 _PIP_PLACES = {"PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT"}
