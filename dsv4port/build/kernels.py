@@ -131,8 +131,13 @@ def plan_kernels(
     nvcc: Nvcc,
     host: HostCompiler,
     cache: KernelCache,
+    *,
+    jobs: int = 1,
 ) -> KernelPlans:
     """What compiling the patchset's CUDA kernels for these targets takes.
+
+    Parameters:
+        jobs: how many architectures nvcc works on at a time; the bytes do not depend on it.
 
     Raises:
         BadInputError: nothing is to be built, or a kernel names no exports.
@@ -165,7 +170,7 @@ def plan_kernels(
                 )
             )
         if chosen:
-            plans.append(_plan(folder, kernel, chosen, nvcc, host, cache))
+            plans.append(_plan(folder, kernel, chosen, nvcc, host, cache, jobs))
     if not plans:
         raise BadInputError(
             f"{patchset.name} has no CUDA kernel for {', '.join(f'sm_{one}' for one in wanted)}",
@@ -183,13 +188,20 @@ def _plan(
     nvcc: Nvcc,
     host: HostCompiler,
     cache: KernelCache,
+    jobs: int,
 ) -> KernelPlan:
     codes = [
         f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
         for architecture in architectures
     ]
     arguments = [*_FLAGS, *kernel.flags, *codes, "-o", "library.so", *kernel.sources]
-    machine = ["-ccbin", host.program, *(f"-L{one}" for one in nvcc.library_folders)]
+    machine = [
+        "--threads",
+        str(jobs),
+        "-ccbin",
+        host.program,
+        *(f"-L{one}" for one in nvcc.library_folders),
+    ]
     sources = tuple((path, sha256_of(folder / path)) for path in kernel.sources + kernel.headers)
     decisive = {
         "exports": kernel.exports,

@@ -12,7 +12,10 @@ from pathlib import Path
 from dsv4port.errors import ToolchainError
 from dsv4port.quick_dataclass import dataclass
 
-_INSTALL = "install the CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc`"
+_INSTALL = (
+    "install the CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc "
+    "nvidia-cuda-runtime nvidia-cuda-crt nvidia-nvvm nvidia-cuda-cccl`"
+)
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
 _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _TIMEOUT = 60.0

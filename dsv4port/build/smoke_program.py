@@ -14,6 +14,7 @@ import importlib.machinery
 import importlib.metadata
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,18 @@ def compare_schemas(declared: list[dict[str, Any]], native: bool) -> None:
 
 def as_declared(op: dict[str, Any], space: str, registered: str, parse: Any) -> bool:
     # Without a signature C++ inferred it; there is nothing to compare.
-    return "(" not in op["schema"] or str(parse(f"{space}::{op['schema']}")) == registered
+    if "(" not in op["schema"]:
+        return True
+    return plain(str(parse(f"{space}::{op['schema']}"))) == plain(registered)
+
+
+ALIAS = re.compile(r"\((\$?\w+)(!?)(?: -> ?)?\)")
+
+
+def plain(schema: str) -> str:
+    """A schema with its alias sets numbered: ``Tensor!`` and ``Tensor(a!)`` say the same."""
+    names: dict[str, int] = {}
+    return ALIAS.sub(lambda found: f"({names.setdefault(found[1], len(names))}{found[2]})", schema)
 
 
 def matches(op: dict[str, Any], name: str) -> bool:

@@ -48,7 +48,7 @@ def kernels(run: Run, asked: Asked, name: str) -> Reply:
     cache = KernelCache.locate()
     nvcc = Place(asked.variables).find_nvcc()
     host = host_compiler(asked.variables)
-    plans = plan_kernels(run.project, patchset, targets, nvcc, host, cache)
+    plans = plan_kernels(run.project, patchset, targets, nvcc, host, cache, jobs=asked.jobs)
     skipped = [check_row("kernel", one.kernel, "skipped", one.reason) for one in plans.skipped]
     steps = [
         {"name": f"compile {one.kernel.name}", "command": list(one.command), "environment": []}
