@@ -30,7 +30,12 @@ def edits_of(draw: st.DrawFn, base: Sequence[bytes]) -> list[Edit]:
         first = draw(st.integers(row, len(base)))
         stop = draw(st.integers(first, min(first + 3, len(base))))
         lines = tuple(draw(st.lists(st.sampled_from([b"new\n", b"other\n", b"a\n"]), max_size=3)))
-        if tuple(base[first:stop]) == lines:
+        if first == stop and not lines:
+            break
+        if first < stop and lines and (base[first], base[stop - 1]) != (lines[0], lines[-1]):
+            # As a diff has it: no line is removed and written again at either end.
+            lines = tuple(line for line in lines if line not in (base[first], base[stop - 1]))
+        elif first < stop and lines:
             break
         found.append(Edit(first, stop, lines, 0))
         row = stop + 1
