@@ -190,6 +190,7 @@ def check_sources(
                 lines=[f"nothing to check: {reason}", "name files, or use --all for all of them"]
             )
     sources = cuda_sources(tree) if every else chosen_sources(tree, files)
+    unused = [one for one in files if one not in sources and not chosen_sources(tree, [one])]
     interpreter = python or Path(sys.executable)
     nvcc = Place(asked.variables, interpreter).find_nvcc()
     headers = find_headers(interpreter, nvcc, asked.variables, site_folders(interpreter))
@@ -215,6 +216,10 @@ def check_sources(
     checks = [
         check_row("source", f"{one.file} sm_{one.architecture}a", one.outcome.value, one.detail)
         for one in found
+    ]
+    checks += [
+        check_row("source", one, SourceOutcome.NOT_CHECKABLE.value, "no source includes it")
+        for one in unused
     ]
     counts = {outcome: sum(one.outcome is outcome for one in found) for outcome in SourceOutcome}
     fails = counts[SourceOutcome.FAILS] > 0 or not counts[SourceOutcome.COMPILES]
