@@ -1,4 +1,4 @@
-"""`--check-triton` and `--check-sources`: what compiles, what does not, and what cannot be asked."""
+"""`--check-triton` and `--check-sources`: what compiles, what fails, what cannot be asked."""
 
 from __future__ import annotations
 

@@ -261,6 +261,23 @@ def test_the_empty_target_from_a_checkout(applied_small: SyntheticProject, base:
     assert {row["check"] for row in skipped} == {"extension", "schema", "versions"}
 
 
+def test_a_full_disk_while_copying(applied_small: SyntheticProject, base: Path) -> None:
+    """A limit on the size of files stands for it."""
+    (applied_small.checkout / "vllm" / "large.bin").write_bytes(b"x" * 300_000)
+    arguments = ["build", "--target", "empty", "--base", str(base), "--accept", "packages"]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 200 && exec "$@"', "bash", sys.executable, "-m", "dsv4port",
+         *arguments],
+        cwd=applied_small.root, env=applied_small.environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 6, done
+    assert "large.bin: file too large" in done.stderr and "\n→ " in done.stderr
+    place = applied_small.root / ".dsv4port" / "build" / "targets" / "empty"
+    assert not (place / "current").exists()
+    assert list((place / "generations").iterdir()) == []
+
+
 def test_plans_of_every_target_say_what_is_missing(applied_small: SyntheticProject) -> None:
     for name in ("cpu", "cuda-sm90", "cuda-sm100", "cuda-sm120", "musa", "empty"):
         lists = applied_small.checkout / "requirements"
