@@ -1,0 +1,23 @@
+"""cos and sin of target and draft layers, from vLLM's own functions and constructor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from rope_checks import CHECKS
+
+# True on the bare pins too: it guards what must stay as it is.
+NOT_A_FIX = {"target_layers_keep_their_scaling"}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(name, marks=() if name in NOT_A_FIX else (pytest.mark.fix,), id=name)
+        for name in (check.__name__ for check in CHECKS)
+    ],
+)
+def test_in_vllm_itself(run_checks: Callable[[str], dict[str, str]], check: str) -> None:
+    assert run_checks("rope_checks.py")[check] == ""
