@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -85,7 +84,6 @@ def command(
         names=tuple(names or ()), pin=pin, device=device.value, keyword=keyword,
         red_on_pin=red_on_pin, upstream=not no_upstream, network=network,
         interpreter=python, checkout=run.checkout_folder and run.checkout,
-        command=_typed(),
     )  # fmt: skip
     report = run_tests(run.project, wish, Cache.locate(), progress=run.progress)
     found = report.run
@@ -109,11 +107,6 @@ def command(
             details=[f"{one.id}: {_first_line(one.reason)}" for one in found.hindered],
         )
     return Reply({}, lines, int(ExitCode.NO if found.failed else ExitCode.OK))
-
-
-def _typed() -> tuple[str, ...]:
-    """The command line, without the place where the program lies."""
-    return ("dsv4port", *sys.argv[1:])
 
 
 def _suite_row(suite: SuiteResult) -> dict[str, Any]:

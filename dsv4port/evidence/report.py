@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,7 +183,7 @@ class _Writer:
         for command, source in typed:
             yield f"`{source}` was made by:"
             yield ""
-            yield from code(" ".join(command))
+            yield from code(shlex.join(command))
 
     def _validation(self) -> Iterator[str]:
         rows = [validation_row(one) for one in self.store.tests]

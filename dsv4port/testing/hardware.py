@@ -58,6 +58,9 @@ def leave_out(
 
 
 def _missing(item: pytest.Item, device: str, network: bool) -> Iterator[str]:
+    # On a device kernels are compiled, in the whole process.
+    if device != "cpu" and "triton_interpreter" in getattr(item, "fixturenames", ()):
+        yield f"needs Triton's interpreter; the run is for {device}"
     for marker in item.iter_markers():
         if marker.name == "gpu":
             if device != "cuda":

@@ -52,7 +52,6 @@ class TestWish:
         network: tests may use a network.
         interpreter: of a ready environment; None for one from the cache.
         checkout: the user's checkout to test, instead of one of our own.
-        command: what the user typed, for the record.
     """
 
     __test__ = False  # no test class, whatever pytest thinks of the name
@@ -66,7 +65,23 @@ class TestWish:
     network: bool = False
     interpreter: Path | None = None
     checkout: Path | None = None
-    command: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line that asks for this, without places on the machine."""
+        words = ["dsv4port", "test", *self.names]
+        words += ["--pin", self.pin] if self.pin else []
+        words += ["--device", self.device]
+        words += ["-k", self.keyword] if self.keyword else []
+        for name, given in (
+            ("--red-on-pin", self.red_on_pin),
+            ("--no-upstream", not self.upstream),
+            ("--network", self.network),
+            ("--python PATH", self.interpreter is not None),
+            ("--checkout DIR", self.checkout is not None),
+        ):
+            words += name.split() if given else []
+        return tuple(words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,8 @@ def test_a_run_says_what_ran_where_and_keeps_it(tested: SyntheticProject, tmp_pa
     assert patched.lock_sha256 is not None
     assert (red.stack, red.lock_sha256, red.kind.value) == (None, None, "red-on-pin")
     assert red.tree == git(tested.cache / "store.git", "rev-parse", "refs/pins/v1.0.0/sdist^{tree}")
-    assert kept.command[:3] == ("dsv4port", "test", "--python")
+    command = "dsv4port test demo --device cpu --red-on-pin --python PATH"
+    assert " ".join(kept.command) == command, "no places on the machine"
     assert kept.environment["packages"]["pytest"] == pytest.__version__
     assert kept.host["cpus"] and "name" not in kept.host
     (deselected,) = [test for test in patched.tests if test.outcome.value == "deselected"]

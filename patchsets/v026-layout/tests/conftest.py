@@ -215,11 +215,8 @@ def method_of(vllm_tree: Path) -> Callable[[str, str, str], ast.FunctionDef]:
 
 
 @pytest.fixture(scope="session")
-def importable_tree(vllm_tree: Path) -> Path:
+def importable_tree(vllm_tree: Path, triton_interpreter: None) -> Path:
     """The tree as `import vllm`, its Triton kernels interpreted on the CPU."""
-    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.fail("Triton was imported to compile: run with TRITON_INTERPRET=1", pytrace=False)
-    os.environ["TRITON_INTERPRET"] = "1"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # The tree is under verification: a bytecode cache would be an untracked file in it.
     sys.dont_write_bytecode = True
