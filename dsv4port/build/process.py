@@ -95,7 +95,7 @@ def run_logged(
         process = subprocess.Popen(
             list(command), cwd=cwd, env=dict(environment), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=_ends_with_parent(),
         )  # fmt: skip
     except OSError as error:
         raise ToolchainError(
@@ -177,11 +177,20 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        import ctypes
+def _ends_with_parent() -> Callable[[], None] | None:
+    """What a new process does so that it is told when this one ends; nothing but on Linux."""
+    if sys.platform != "linux":
+        return None
+    # All imports are done here: between fork and exec another thread's locks may be held for ever.
+    import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl = ctypes.CDLL(None).prctl
+    number = int(signal.SIGTERM)
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, number)
+
+    return ask
 
 
 def _signal_name(number: int) -> str:

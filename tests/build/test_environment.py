@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -211,6 +212,9 @@ def test_killed_half_way(how: signal.Signals, project: Project, base: Path, tmp_
     build_environment(project, planned(project, base), accept=accept)
     assert len(generations(project)) == 2, "what the killed build left is gone"
     assert not list(folder(project).glob("generations/*/source/vllm/half*"))
+    with contextlib.suppress(ProcessLookupError):
+        # What a killed build had started deep down; it would only sleep.
+        os.kill(builder, signal.SIGKILL)
 
 
 def wait_for(file: Path) -> int:
