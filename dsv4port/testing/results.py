@@ -17,6 +17,9 @@ from dsv4port.testing.suites import SuiteKind
 RESULT_FORMAT = 1
 RESULT_KIND = "dsv4port test"
 
+_USUAL: Mapping[str, Any] = {"reason": None, "seconds": 0.0, "markers": (), "measured": {}}
+"""What a row need not say."""
+
 
 class Redness(str, Enum):
     """What the bare pin made of a test that must fail there."""
@@ -168,25 +171,33 @@ def _counts(names: Iterable[str]) -> dict[str, int]:
 
 def rows_of(document: Mapping[str, Any]) -> tuple[TestRow, ...]:
     """The tests of a file that the plugin `record` wrote, of format 1 too."""
-    return tuple(_row({"seconds": 0.0, **row}) for row in document["tests"])
+    return tuple(map(_row, document["tests"]))
 
 
 def encode_run(run: TestRun) -> bytes:
-    """The content of a result file."""
-    values: dict[str, Any] = {name: getattr(run, name) for name in field_names(TestRun)}
-    values["suites"] = [
-        {
-            **{name: getattr(suite, name) for name in field_names(SuiteResult)},
-            "counts": suite.counts,
-            "tests": [
-                {name: getattr(test, name) for name in field_names(TestRow)} for test in suite.tests
-            ],
-        }
-        for suite in run.suites
-    ]
-    summary = {"holds": run.holds, "counts": run.counts, "red_counts": run.red_counts}
-    document = {"kind": RESULT_KIND, "format": RESULT_FORMAT, **summary, **values}
-    return (json.dumps(document, indent=1) + "\n").encode()
+    """The content of a result file: JSON with one test a line, so that it can be read in a diff."""
+    values: dict[str, Any] = {"kind": RESULT_KIND, "format": RESULT_FORMAT}
+    values.update(holds=run.holds, counts=run.counts, red_counts=run.red_counts)
+    values.update((name, getattr(run, name)) for name in field_names(TestRun) if name != "suites")
+    suites = ",\n".join(map(_encode_suite, run.suites))
+    return f'{{\n{_members(values)},\n"suites": [\n{suites}\n]\n}}\n'.encode()
+
+
+def _encode_suite(suite: SuiteResult) -> str:
+    names = [name for name in field_names(SuiteResult) if name != "tests"]
+    values = {**{name: getattr(suite, name) for name in names}, "counts": suite.counts}
+    rows = ",\n".join(json.dumps(_encode_row(test)) for test in suite.tests)
+    return f'{{\n{_members(values)},\n"tests": [\n{rows}\n]\n}}'
+
+
+def _encode_row(test: TestRow) -> dict[str, Any]:
+    """A row without what is as in most rows."""
+    values = {name: getattr(test, name) for name in field_names(TestRow)}
+    return {name: value for name, value in values.items() if value or name not in _USUAL}
+
+
+def _members(values: Mapping[str, Any]) -> str:
+    return ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items())
 
 
 def write_run(run: TestRun, file: Path) -> None:
@@ -232,5 +243,6 @@ def _suite(values: dict[str, Any]) -> SuiteResult:
 
 
 def _row(values: Mapping[str, Any]) -> TestRow:
+    values = {**_USUAL, **values}
     changed = {"outcome": Outcome(values["outcome"]), "markers": tuple(values["markers"])}
     return TestRow(**{**values, **changed})
