@@ -90,19 +90,6 @@ def test_unchanged_apply_imports_nothing_heavy(applied: SyntheticProject) -> Non
     assert not modules & {*HEAVY, "click", "typer", "dsv4port.apply.engine"}
 
 
-@pytest.mark.parametrize("command", [["--help"], ["status"]])
-def test_starts_quickly(applied: SyntheticProject, command: list[str]) -> None:
-    applied.run(*command)
-    best = min(_seconds(applied, command) for _ in range(5))
-    assert best <= 0.25
-
-
-def _seconds(project: SyntheticProject, command: list[str]) -> float:
-    began = time.monotonic()
-    assert project.run(*command).code == 0
-    return time.monotonic() - began
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_the_global_options(name: str) -> None:
     command = load_command(name)
