@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,9 @@ from dsv4port.testing.environment import (
     ensure_environment,
     given_environment,
 )
+from dsv4port.testing.neutral import neutral_rows
 from dsv4port.testing.pytest_process import PytestAnswer, PytestRun, run_pytest
-from dsv4port.testing.results import SuiteResult, TestRun, rows_of
+from dsv4port.testing.results import SuiteResult, TestRow, TestRun, rows_of
 from dsv4port.testing.suites import (
     SuiteKind,
     Target,
@@ -254,9 +256,24 @@ class _Runner:
             tree.discard()
         self._keep(answer, label, kind)
         return _result(
-            kind, tree, patchset, time.monotonic() - began, rows_of(answer.document),
+            kind, tree, patchset, time.monotonic() - began, self._rows(answer, tree, environment),
             [*problems, *(f"the tests changed the tree: {path}" for path in changed)],
         )  # fmt: skip
+
+    def _rows(
+        self, answer: PytestAnswer, tree: TestedTree, environment: TestEnvironment
+    ) -> list[TestRow]:
+        places = (
+            (self.project.root, "PROJECT"),
+            (self.work, "WORK"),
+            (tree.path, "TREE"),
+            # Tests show both the link in the cache and what it leads to.
+            (environment.interpreter.parent.parent, "ENVIRONMENT"),
+            (environment.interpreter.parent.parent.resolve(), "ENVIRONMENT"),
+            (Path(sys.base_prefix), "PYTHON"),
+            (Path.home(), "HOME"),
+        )
+        return neutral_rows(rows_of(answer.document), places)
 
     def _keep(self, answer: PytestAnswer, label: str, kind: SuiteKind) -> None:
         found = answer.document["environment"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv4port.errors import BadInputError
+from dsv4port.testing.neutral import neutral_rows
 from dsv4port.testing.outcomes import Outcome
 from dsv4port.testing.results import SuiteResult, TestRow, TestRun, decode_run, encode_run
 from dsv4port.testing.suites import SuiteKind
@@ -130,3 +132,16 @@ def test_what_was_touched_up_is_refused(old: bytes, new: bytes) -> None:
     assert old in data
     with pytest.raises(BadInputError, match="no whole result"):
         decode_run(data.replace(old, new), "x")
+
+
+def test_reasons_name_no_folder_of_the_machine() -> None:
+    places = [(Path("/home/x/project"), "PROJECT"), (Path("/home/x/project/tree"), "TREE")]
+    rows = [
+        TestRow("a", Outcome.FAILED, "in /home/x/project/tree/a.py of /home/x/project", 1, (), {}),
+        TestRow("b", Outcome.FAILED, "x" * 1000, 1, (), {}),
+        TestRow("c", Outcome.PASSED, None, 1, (), {}),
+    ]
+    found = [row.reason for row in neutral_rows(rows, places)]
+    assert found[0] == "in TREE/a.py of PROJECT"
+    assert found[1] is not None and len(found[1]) == 401
+    assert found[2] is None
