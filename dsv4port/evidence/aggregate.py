@@ -52,7 +52,9 @@ class Aggregate:
 
     def __post_init__(self) -> None:
         if not self.runs:
-            raise BadInputError("there is nothing to put together")
+            raise BadInputError(
+                "there is nothing to put together", fix="name at least one result file"
+            )
 
     @property
     def completed(self) -> int:

@@ -15,6 +15,8 @@ from typing import Any
 from dsv4port.errors import BadInputError
 from dsv4port.quick_dataclass import dataclass
 
+_AGAIN = "restore the file, or run the benchmark again"
+
 _TOLERANCE = 0.005
 """How far a stated throughput may be from tokens over duration, relative: files that people wrote
 down from tables hold rounded numbers."""
@@ -52,11 +54,12 @@ class BenchResult:
 
     def __post_init__(self) -> None:
         if self.duration <= 0:
-            raise BadInputError(f"{self.source}: the duration is {self.duration} s")
+            raise BadInputError(f"{self.source}: the duration is {self.duration} s", fix=_AGAIN)
         if self.completed + self.failed > self.prompts:
             raise BadInputError(
                 f"{self.source}: {self.completed} completed and {self.failed} failed of "
-                f"{self.prompts} requests"
+                f"{self.prompts} requests",
+                fix=_AGAIN,
             )
 
 
@@ -91,13 +94,15 @@ def _line(line: str, label: str) -> Any:
     except ValueError as error:
         raise BadInputError(
             f"{label}: is no whole result of `vllm bench serve --save-result`: {error}",
-            fix="restore the file, or run the benchmark again",
+            fix=_AGAIN,
         ) from error
 
 
 def _result(values: Any, label: str) -> BenchResult:
     if not isinstance(values, dict):
-        raise BadInputError(f"{label}: is no result of `vllm bench serve --save-result`")
+        raise BadInputError(
+            f"{label}: is no result of `vllm bench serve --save-result`", fix=_AGAIN
+        )
     concurrency = values.get("max_concurrency")
     found = BenchResult(
         source=label,
@@ -131,19 +136,21 @@ def _speculation(values: Mapping[str, Any], label: str) -> Speculation | None:
         for name in ("num_drafts", "draft_tokens", "accepted_tokens")
     )
     if accepted > proposed or drafts > proposed:
-        raise BadInputError(f"{label}: {accepted} of {proposed} draft tokens were accepted")
+        raise BadInputError(
+            f"{label}: {accepted} of {proposed} draft tokens were accepted", fix=_AGAIN
+        )
     return Speculation(drafts, proposed, accepted)
 
 
 def _integer(values: Mapping[str, Any], key: str, label: str) -> int:
     value = values.get(key)
     if type(value) is not int or value < 0:
-        raise BadInputError(f"{label}: {key} must be a whole number, is {value!r}")
+        raise BadInputError(f"{label}: {key} must be a whole number, is {value!r}", fix=_AGAIN)
     return value
 
 
 def _number(values: Mapping[str, Any], key: str, label: str) -> float:
     value: Any = values.get(key)
     if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-        raise BadInputError(f"{label}: {key} must be a number, is {value!r}")
+        raise BadInputError(f"{label}: {key} must be a number, is {value!r}", fix=_AGAIN)
     return float(value)

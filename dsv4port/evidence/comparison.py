@@ -73,7 +73,9 @@ class Case:
     def __post_init__(self) -> None:
         for arm in self.arms:
             if not any(one.arm == arm for one in self.runs):
-                raise BadInputError(f"load {self.load} has no run of {arm}")
+                raise BadInputError(
+                    f"load {self.load} has no run of {arm}", fix="give results of both arms"
+                )
 
     @property
     def nodes(self) -> tuple[str, ...]:

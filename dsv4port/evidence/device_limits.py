@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 
 from dsv4port.errors import BadInputError
 
+_BY_HAND = "name the bytes with --limit"
+
 _TABLE = "CUSTOM_ALL_REDUCE_MAX_SIZES"
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
@@ -52,7 +54,7 @@ def default_limit(text: str) -> int:
             if "max_size" in names and node.args.defaults:
                 at = names.index("max_size") - len(names)
                 return _value(node.args.defaults[at], {})
-    raise BadInputError("the tree's CustomAllreduce has no default of max_size")
+    raise BadInputError("the tree's CustomAllreduce has no default of max_size", fix=_BY_HAND)
 
 
 def _sizes(text: str) -> dict[str, dict[int, int]]:
@@ -75,7 +77,7 @@ def _sizes(text: str) -> dict[str, dict[int, int]]:
             names[name] = _value(value, names)
         except BadInputError:
             continue
-    raise BadInputError(f"the tree's all_reduce_utils.py has no {_TABLE}")
+    raise BadInputError(f"the tree's all_reduce_utils.py has no {_TABLE}", fix=_BY_HAND)
 
 
 def _value(node: ast.expr, names: Mapping[str, int]) -> int:
@@ -86,4 +88,4 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         operate = _OPERATORS[type(node.op)]
         return operate(_value(node.left, names), _value(node.right, names))
-    raise BadInputError(f"cannot read the number {ast.unparse(node)}")
+    raise BadInputError(f"cannot read the number {ast.unparse(node)}", fix=_BY_HAND)

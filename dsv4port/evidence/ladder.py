@@ -162,7 +162,10 @@ def check_command(
     drafts = getattr(config.speculative_config, "num_speculative_tokens", 0) or 0
     seqs = config.scheduler_config.max_num_seqs
     if not all(type(one) is int and one > 0 for one in [*sizes, seqs or 1]):
-        raise BadInputError("capture sizes and --max-num-seqs must be whole numbers above 0")
+        raise BadInputError(
+            "capture sizes and --max-num-seqs must be whole numbers above 0",
+            fix="correct the serve command",
+        )
     mode = _mode(off, sizes, bool(drafts))
     if mode != "arena":
         return Check(mode, None, features, (), tuple(_notes(config, command, mode)))
@@ -282,7 +285,10 @@ def _wanted(modules: TreeModules, name: str) -> int:
     for row in modules.policy.EXECUTION:
         if row.path.rpartition(".")[2] == name:
             return int(row.rule.expected.removeprefix("int "))
-    raise BadInputError(f"the contract of {modules.stack} says nothing about {name}")
+    raise BadInputError(
+        f"the contract of {modules.stack} says nothing about {name}",
+        fix="name a stack with the patchset graph-staging",
+    )
 
 
 def _compact(value: object) -> str:

@@ -133,7 +133,10 @@ def _content(engine: Engine, lock: Lock, stack: str, name: str) -> bytes:
         )
     content = engine.content(file.after)
     if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise StaleLockError(f"{path.decode()} is not what the lock of {stack} says")
+        raise StaleLockError(
+            f"{path.decode()} is not what the lock of {stack} says",
+            fix=f"review the change, then run `dsv4port lock {stack}`",
+        )
     return content
 
 

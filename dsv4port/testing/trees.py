@@ -126,7 +126,10 @@ def _tested(project: Project, stack: str, folder: Path, *, disposable: bool) -> 
     lock = load_lock(project, stack)
     digest = hashlib.sha256(project.lock_file(stack).read_bytes()).hexdigest()
     if not (folder / "vllm" / "__init__.py").is_file():
-        raise NotOurCheckoutError(f"{folder} has no vllm/__init__.py: it is no vLLM tree")
+        raise NotOurCheckoutError(
+            f"{folder} has no vllm/__init__.py: it is no vLLM tree",
+            fix="name the folder of a vLLM release, or of a checkout",
+        )
     return TestedTree(folder, stack, lock.pin, lock.tree, digest, disposable)
 
 
