@@ -132,7 +132,10 @@ def _concerns(suite: SuiteResult, aliases: Mapping[str, tuple[str, ...]], lock: 
     if suite.kind is SuiteKind.RED:
         # Bare pins belong to every stack that has the patchset there.
         return suite.pin == lock.pin and suite.patchset in {one.patchset for one in lock.patches}
-    return suite.stack is not None and lock.stack in (suite.stack, *aliases.get(suite.stack, ()))
+    # Another stack with the same tree is as good: tests see the tree, not its name.
+    return suite.tree == lock.tree or (
+        suite.stack is not None and lock.stack in (suite.stack, *aliases.get(suite.stack, ()))
+    )
 
 
 def _of_record(values: Mapping[str, Any], label: str, lock: Lock) -> Iterator[Evidence]:

@@ -126,6 +126,15 @@ def test_evidence_of_another_tree_proves_nothing(locked: SyntheticProject) -> No
     assert "alpha: no test of it passed" in gates
 
 
+def test_another_stack_with_the_same_tree_is_as_good(locked: SyntheticProject) -> None:
+    lock = lock_of(locked)
+    keep(locked, "twin.json", a_run(lock, row(IDS[0], Outcome.PASSED), stack="twin"))
+    assert "`evidence/twin.json`" in report(locked)["markdown"]
+    other = a_run(lock, row(IDS[0], Outcome.PASSED), stack="twin", tree="1" * 40)
+    keep(locked, "twin.json", other)
+    assert "twin.json" not in report(locked)["markdown"]
+
+
 def test_fix_tests_that_are_not_red_are_a_gate(locked: SyntheticProject) -> None:
     lock = lock_of(locked)
     red = {"kind": SuiteKind.RED, "stack": None, "tree": lock.base_tree, "lock_sha256": None}
