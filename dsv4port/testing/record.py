@@ -85,9 +85,12 @@ class Recorder:
         self.tests: dict[str, dict[str, Any]] = {}
         self.interrupted = False
 
-    def pytest_keyboard_interrupt(self) -> None:
-        """A run that was broken off records nothing: its tests would look like all there are."""
-        self.interrupted = True
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """A run that was broken off records nothing: its tests would look like all there are.
+
+        pytest also ends this way by itself where files could not be collected; they are reported.
+        """
+        self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = self.tests.setdefault(

@@ -239,6 +239,7 @@ def test_the_users_vllm_and_variables_stay_out(tested: SyntheticProject, tmp_pat
         ("test_kill.py", "import os\ndef test_it():\n    os.kill(os.getpid(), 9)\n", 6, "signal 9"),
         ("test_exit.py", "import os\ndef test_it():\n    os._exit(0)\n", 6, "no whole record"),
         ("test_broken.py", "import no_such_module\n", 1, "no_such_module"),
+        ("test_stop.py", "def test_it():\n    raise KeyboardInterrupt\n", 6, "no whole record"),
         (
             "test_cut.py",
             "import atexit, sys\nfrom pathlib import Path\ndef test_it():\n"
