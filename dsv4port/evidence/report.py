@@ -96,7 +96,7 @@ class _Writer:
             ("Benchmarks", self._benches()),
             ("Not run", self._not_run()),
             ("Left out on purpose", self._excluded()),
-            ("Remaining gates", [*(f"- {one}" for one in gates or ("none",)), ""]),
+            ("Remaining gates", self._gates(gates)),
         ):
             yield f"## {title}"
             yield ""
@@ -228,6 +228,13 @@ class _Writer:
             yield ""
             yield from (f"- `{one}`" for one in missing)
             yield ""
+
+    def _gates(self, gates: tuple[str, ...]) -> Iterator[str]:
+        yield from (f"- {one}" for one in gates or ("none in what was recorded",))
+        never = sum(len(patchset.not_run) for patchset in self.patchsets)
+        if never:
+            yield f"- {never} things that were never run, see above under “Not run”"
+        yield ""
 
     def _excluded(self) -> Iterator[str]:
         yield from table(
