@@ -28,6 +28,11 @@ MATCHES = {
     "    @eager_break_during_capture\\n    def attention_impl\\(": (
         "    @eager_break_during_capture\n    def attention_impl(\n"
     ),
+    "_record_new_block_ids = (\\(\\n\\s+)?needs_kv_cache_zeroing\\s+and isinstance"
+    "\\(\\s*kv_cache_spec, AttentionSpec": (
+        "        self._record_new_block_ids = needs_kv_cache_zeroing and isinstance(\n"
+        "            kv_cache_spec, AttentionSpec\n        )\n"
+    ),
     "if not capture\\._capturing:\\n\\s+return fn\\(\\*args, \\*\\*kwargs\\)": (
         "        if not capture._capturing:\n            return fn(*args, **kwargs)\n"
     ),
