@@ -15,6 +15,8 @@ import pytest
 
 POLICY = "vllm/models/deepseek_v4/dsv4port_policy.py"
 RUNTIME = "vllm/v1/worker/dsv4port_runtime.py"
+# From 0.27.0 on upstream has what the patch does.
+OWN_SCRATCH = ("v0.24.0", "v0.26.0")
 
 CompilationMode = enum.IntEnum("CompilationMode", {"NONE": 0, "VLLM_COMPILE": 3})
 CUDAGraphMode = enum.Enum("CUDAGraphMode", {"NONE": 0, "FULL": 2, "FULL_DECODE_ONLY": (2, 0)})
@@ -194,6 +196,19 @@ def runtime(
             setattr(sys.modules[parent], child, package)
     monkeypatch.setitem(sys.modules, "vllm.v1.worker.dsv4port_runtime", module)
     return module
+
+
+@pytest.fixture(scope="session")
+def own_scratch(pin: str) -> None:
+    """Only where the series has the patch of the index scratch."""
+    if pin not in OWN_SCRATCH:
+        pytest.skip("at this pin upstream takes the index scratch from the workspace itself")
+
+
+@pytest.fixture(scope="session")
+def upstreams_scratch(pin: str) -> None:
+    if pin in OWN_SCRATCH:
+        pytest.skip("at this pin upstream allocates the index scratch in every chunk")
 
 
 @pytest.fixture

@@ -36,11 +36,17 @@ def name_of(node: ast.stmt) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def ops(vllm_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The tree's own kernel and its caller, without the rest of vLLM: torch and Triton do."""
+def device() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
+
+
+@pytest.fixture(scope="module")
+def ops(
+    device: None, own_scratch: None, vllm_tree: Path, tmp_path_factory: pytest.TempPathFactory
+) -> ModuleType:
+    """The tree's own kernel and its caller, without the rest of vLLM: torch and Triton do."""
     source = (vllm_tree / CACHE_UTILS).read_text(encoding="utf-8")
     nodes = {name_of(node): node for node in ast.parse(source).body}
     missing = WANTED - set(nodes)
@@ -116,7 +122,7 @@ def test_without_out_the_table_is_allocated(ops: ModuleType) -> None:
 
 
 @pytest.fixture
-def fence(ops: ModuleType, tree_module: Callable[[str], ModuleType]) -> ModuleType:
+def fence(device: None, tree_module: Callable[[str], ModuleType]) -> ModuleType:
     return tree_module("vllm/v1/worker/mixed_prefill_fence.py")
 
 

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-pytestmark = pytest.mark.fix
+pytestmark = [pytest.mark.fix, pytest.mark.usefixtures("own_scratch")]
 
 DSV4 = "vllm/models/deepseek_v4"
 FLASHMLA = f"{DSV4}/nvidia/flashmla.py"
