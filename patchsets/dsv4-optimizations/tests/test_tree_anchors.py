@@ -119,7 +119,8 @@ def test_the_moe_installs_its_paths_right_after_the_shared_expert(vllm_tree: Pat
     assert last_two[1] == "self._install_shared_expert_paths(vllm_config)"
 
 
-def test_programmatic_launch_is_always_named(vllm_tree: Path) -> None:
+def test_the_launch_names_its_warps_and_programmatic_launch(vllm_tree: Path) -> None:
+    """The second is upstream's own from 0.27.0 on."""
     launcher = function(parse(vllm_tree, INV_ROPE), "_fused_inv_rope_fp8_quant_kernel_impl")
     (launch,) = [
         call
@@ -127,4 +128,5 @@ def test_programmatic_launch_is_always_named(vllm_tree: Path) -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript)
     ]
     assert keywords(launch)["launch_pdl"] == "use_gdc"
+    assert keywords(launch)["num_warps"].startswith("_num_warps(num_tokens, ")
     assert None not in keywords(launch)  # Nothing is unpacked into it.
