@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from dsv4port.apply.scopes import Scope
 from dsv4port.port.align import Method, align
 from dsv4port.port.edits import Edit, apply_edits
+from dsv4port.port.headings import Slip, slipped
 from dsv4port.port.merge import Resolution, Verdict, merge, merged_lines
 from dsv4port.port.placement import Place, Proof, compare
+from dsv4port.port.presence import weight
 from dsv4port.port.text import Text
 
 
@@ -27,12 +29,14 @@ class Decided:
 
     ``moved_to`` is the scope that the code was moved or renamed to; ``in_scope`` says that it was
     found in the two versions of its function alone. ``misplaced`` is what stands against it.
+    ``slip`` says that the lines above it speak against its place.
     """
 
     resolution: Resolution
     proof: Proof
     in_scope: bool = False
     moved: tuple[Scope, Scope] | None = None
+    slip: Slip | None = None
 
     @property
     def misplaced(self) -> bool:
@@ -60,7 +64,13 @@ def merge_file(base: Text, edits: Sequence[Edit], target: Text) -> list[Decided]
         from dsv4port.port.scope_merge import retry_in_scopes
 
         decided = _proven(base, edits, target, retry_in_scopes(base, target, decided))
-    return decided
+    if any(one.slip is not None for one in decided):
+        from dsv4port.port.heading_merge import retry_below_headings
+
+        decided = _proven(base, edits, target, retry_below_headings(base, target, decided))
+    from dsv4port.port.last_looks import last_looks
+
+    return last_looks(base, edits, target, decided)
 
 
 def _all_present(edits: Sequence[Edit]) -> list[Decided]:
@@ -149,6 +159,7 @@ def _proven(
         new_rows[edit] = edit.first + shift
         shift += len(edit.lines) - (edit.stop - edit.first)
     proofs: dict[int, Proof] = {}
+    slips: dict[int, Slip | None] = {}
     shift = 0
     for one in applied:
         resolution = one.resolution
@@ -157,8 +168,40 @@ def _proven(
         proofs[id(one)] = _prove(
             base, theirs, target, merged, resolution, resolution.start + shift, new_rows, moves
         )
+        if proofs[id(one)].place in (Place.NO_SCOPES, Place.SAME, Place.UNKNOWN):
+            slips[id(one)] = _slip(
+                base, theirs, target, merged, resolution, resolution.start + shift, new_rows
+            )
         shift += len(resolution.lines) - (resolution.stop - resolution.start)
-    return [replace(one, proof=proofs[id(one)]) if id(one) in proofs else one for one in found]
+    return [
+        replace(one, proof=proofs[id(one)], slip=slips.get(id(one))) if id(one) in proofs else one
+        for one in found
+    ]
+
+
+def _slip(
+    base: Text,
+    theirs: Text,
+    target: Text,
+    merged: Text,
+    resolution: Resolution,
+    start: int,
+    new_rows: dict[Edit, int],
+) -> Slip | None:
+    """Whether the lines above say that it is another place."""
+    edit = resolution.edits[0]
+    if len(resolution.edits) > 1 or resolution.verdict is Verdict.TOKENS:
+        return None
+    for row, line in enumerate(edit.lines):
+        if weight(line):
+            return slipped(theirs, new_rows[edit] + row, merged, start + row, base, target)
+    for row in range(edit.first, edit.stop):
+        if weight(base.lines[row]):
+            new_row = resolution.start + row - edit.first
+            if new_row >= resolution.stop:
+                break
+            return slipped(base, row, target, new_row, base, target)
+    return None
 
 
 def _prove(

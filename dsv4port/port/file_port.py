@@ -25,6 +25,8 @@ from dsv4port.port.text import Text, split_lines
 _BINARY_WINDOW = 8000
 """Bytes in which a NUL makes a content binary, as for git."""
 
+_GONE = "upstream removed the file, and no file of the target is proven to be it"
+
 _MOSTLY = 0.6
 """Share of an added file that an existing one must have to be that file, changed later."""
 
@@ -250,24 +252,28 @@ class FilePorter:
     def _gone(self) -> FilePort:
         """A change of a file that the target has neither here nor, as a whole, elsewhere."""
         state = self._state
-        nothing = self._whole(
-            Outcome.CONFLICT, None,
-            "upstream removed the file, and no file of the target is proven to be it",
-        )  # fmt: skip
+        nothing = self._whole(Outcome.CONFLICT, None, _GONE)
         if state.located is None or state.before is None or self._relocator is None:
             return nothing
         ported = port_content(
             self._patch.path, Text.of(self._path, state.before.content), state.located,
             Text(self._path, []), self._policy, relocator=self._relocator, read=self._content_of,
         )  # fmt: skip
-        if not any(report.outcome.done for report in ported.reports):
+        # Nothing stands in a file that is gone: that a hunk's removed lines do not, proves nothing.
+        reports = [
+            replace(report, outcome=Outcome.CONFLICT, rung=None, reason=_GONE, score=None)
+            if report.outcome is Outcome.UPSTREAMED and report.new_path is None
+            else report
+            for report in ported.reports
+        ]
+        if not any(report.outcome.done for report in reports):
             return nothing
         changes: dict[bytes, File | None] = {}
         for path, content in ported.others.items():
             other = self._read(path)
             assert other is not None
             changes[path] = File(other.mode, content)
-        return FilePort(tuple(ported.reports), changes)
+        return FilePort(tuple(reports), changes)
 
     def _rename(self) -> FilePort:
         patch, target = self._patch, self._target
@@ -281,10 +287,7 @@ class FilePorter:
                 return FilePort((report,), {})
             return self._modify(self._occupant, patch.new_path, [report])
         if target is None:
-            return self._whole(
-                Outcome.CONFLICT, None,
-                "upstream removed the file, and no file of the target is proven to be it",
-            )  # fmt: skip
+            return self._whole(Outcome.CONFLICT, None, _GONE)
         if self._occupant is not None:
             return self._whole(Outcome.CONFLICT, None, "the new name is taken by another file")
         ported = self._modify(target, patch.new_path, [])
@@ -326,7 +329,9 @@ class FilePorter:
                 score=1.0,
             )  # fmt: skip
         if target.mode == before.mode:
-            return after.mode, self._report(Outcome.EXACT, Rung.EXACT, "")
+            outcome = Outcome.RELOCATED if self._moved else Outcome.EXACT
+            rung = Rung.RELOCATION if self._moved else Rung.EXACT
+            return after.mode, self._report(outcome, rung, self._moved)
         return target.mode, self._report(
             Outcome.CONFLICT, None,
             f"the patch sets mode {after.mode:o}, upstream set {target.mode:o}",

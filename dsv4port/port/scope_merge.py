@@ -34,7 +34,7 @@ def retry_in_scopes(base: Text, target: Text, decided: Sequence[Decided]) -> lis
             result.append(one)
             continue
         result += _retry(base, target, one)
-    return _without_overlaps(result)
+    return without_overlaps(result)
 
 
 def _retry(base: Text, target: Text, one: Decided) -> list[Decided]:
@@ -166,7 +166,7 @@ def _body_similarity(
     )
 
 
-def _without_overlaps(decided: list[Decided]) -> list[Decided]:
+def without_overlaps(decided: list[Decided]) -> list[Decided]:
     """Two answers found apart may claim the same lines; then neither is sure."""
     ranges = sorted(
         (one.resolution.start, one.resolution.stop, index)
