@@ -187,7 +187,7 @@ def test_anything_else_keeps_upstreams_one_warp(
 @pytest.mark.parametrize(
     ("options", "tokens", "warps"),
     [
-        ({}, 1, 1),
+        ({"chunk_parallel": False}, 1, 1),
         ({"chunk_parallel": True}, 1, 4),
         ({"chunk_parallel": True}, 20, 2),
         ({"chunk_parallel": True}, 40, 1),
