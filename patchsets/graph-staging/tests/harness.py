@@ -335,6 +335,12 @@ def shared_bytes(communicator: Any) -> int:
     return max(getattr(communicator, name, 0) for name in limits)
 
 
+def runner_v2_profiles(tree: Path) -> bool:
+    """Whether runner V2 profiles by capturing, from vLLM 0.29 on: there it is staged as well."""
+    path = tree / "vllm/v1/worker/gpu/cudagraph_utils.py"
+    return "\ndef profile_cudagraph_memory(" in path.read_text(encoding="utf-8")
+
+
 def all_reduce_limits(tree: Path) -> dict[str, dict[int, int]]:
     """`CUSTOM_ALL_REDUCE_MAX_SIZES` of the tree, without importing its module."""
     path = tree / "vllm/distributed/device_communicators/all_reduce_utils.py"

@@ -155,7 +155,6 @@ def test_another_group_than_that_of_tensor_parallelism_is_declined(
 @pytest.mark.parametrize(
     ("changes", "arguments", "word"),
     [
-        ({"use_v2_model_runner": True}, {}, "runner V2"),
         ({}, {"earlier_backends": ["FLASHINFER"]}, "FLASHINFER"),
         ({}, {"earlier_backends": ["NCCL_SYMM_MEM", "FLASHINFER"]}, "NCCL_SYMM_MEM and"),
         (
@@ -176,6 +175,26 @@ def test_a_rank_that_cannot_take_part_has_no_fingerprint(
     assert request.mode is mode.CaptureMode.ARENA
     assert word in request.local_refusal
     assert request.propose(8 * MIB).fingerprint is None
+
+
+def test_runner_v2_takes_part_where_it_profiles(
+    mode: ModuleType, harness: ModuleType, vllm_tree: Path
+) -> None:
+    """From 0.29 on. Before, no patch names the batch of its graphs, and it is turned away."""
+    first = ask(mode, config_with(harness))
+    request = ask(mode, config_with(harness, use_v2_model_runner=True))
+    assert request.mode is mode.CaptureMode.ARENA
+    assert request.request_ladder == first.request_ladder
+    if not harness.runner_v2_profiles(vllm_tree):
+        assert "runner V2" in request.local_refusal
+        assert request.propose(8 * MIB).fingerprint is None
+        return
+    assert request.local_refusal is None
+    one, other = first.propose(8 * MIB), request.propose(8 * MIB)
+    assert one.plan == other.plan
+    assert None not in (one.fingerprint, other.fingerprint)
+    # A rank with another runner captures in other contexts.
+    assert one.fingerprint != other.fingerprint
 
 
 def test_an_unset_backend_is_the_layers_choice(mode: ModuleType, harness: ModuleType) -> None:

@@ -135,7 +135,7 @@ def test_both_cache_dtypes_are_one_layout(vllm_tree: Path) -> None:
 
 def test_the_draft_keeps_the_outer_config(vllm_tree: Path) -> None:
     speculative = (vllm_tree / "vllm/config/speculative.py").read_text(encoding="utf-8")
-    assert '"architectures": ["DeepSeekV4MTPModel"]' in speculative
+    assert re.search(r'"architectures"(\]|:) (= )?\["DeepSeekV4MTPModel"\]', speculative)
     assert 'self.method = "mtp"' in speculative
     draft = (vllm_tree / DSV4 / "nvidia/mtp.py").read_text(encoding="utf-8")
     assert "vllm_config.speculative_config.draft_model_config.hf_config" in draft
@@ -164,6 +164,8 @@ def function_named(path: Path, name: str) -> ast.FunctionDef:
 
 
 RUNNER = "vllm/v1/worker/gpu_model_runner.py"
+RUNNER_V2 = "vllm/v1/worker/gpu/model_runner.py"
+GRAPHS_V2 = "vllm/v1/worker/gpu/cudagraph_utils.py"
 COMMUNICATORS = "vllm/distributed/device_communicators"
 
 
@@ -211,18 +213,34 @@ def test_the_backends_before_custom_all_reduce_are_known(vllm_tree: Path) -> Non
     ]
     earlier = set(order[: order.index("ca_comm")])
     # quick reduce and AITER are ROCm's; pynccl is asked first for symmetric memory only.
-    assert earlier - {"pynccl_comm"} <= {"qr_comm", "fi_ar_comm", "aiter_ar_comm"}
+    known = {"qr_comm", "fi_ar_comm", "fi_pcie_ipc_ar_comm", "aiter_ar_comm"}
+    assert earlier - {"pynccl_comm"} <= known
     assert "symm_mem_comm" not in earlier
 
 
-def test_graphs_are_destroyed_where_we_think(vllm_tree: Path) -> None:
+@pytest.mark.fix
+def test_staging_declines_for_flashinfer_s_backends(vllm_tree: Path) -> None:
+    """Every one that the tree asks before custom all-reduce, whatever it is called."""
+    path = vllm_tree / COMMUNICATORS / "cuda_communicator.py"
+    before = ast.unparse(function_named(path, "all_reduce")).split("self.ca_comm")[0]
+    request = ast.unparse(function_named(path, "_car_staging_request"))
+    backends = set(re.findall(r"self\.(fi_\w*ar_comm)", before))
+    assert backends
+    for name in backends:
+        assert f"self.{name}" in request, name
+
+
+def test_graphs_are_destroyed_where_we_think(vllm_tree: Path, harness: ModuleType) -> None:
     """A new place must give the slots back, or the next capture finds the arena sealed."""
     places = set()
     for path in (vllm_tree / "vllm").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if re.search(r"\.clear_all_graphs\(\)|concrete_cudagraph_entries = \{\}", text):
             places.add(str(path.relative_to(vllm_tree)))
-    assert places == {RUNNER, "vllm/distributed/elastic_ep/elastic_execute.py"}
+    wanted = {RUNNER, "vllm/distributed/elastic_ep/elastic_execute.py"}
+    if harness.runner_v2_profiles(vllm_tree):
+        wanted.add(GRAPHS_V2)
+    assert places == wanted
 
 
 @pytest.mark.fix
@@ -246,11 +264,43 @@ def test_the_layers_choose_flashmla_unless_sm12(vllm_tree: Path) -> None:
     assert 'return "FLASHMLA_SPARSE_DSV4"' in "".join(names)
 
 
-def test_runner_v2_does_not_capture_while_it_profiles(vllm_tree: Path) -> None:
-    path = vllm_tree / "vllm/v1/worker/gpu/model_runner.py"
-    body = function_named(path, "profile_cudagraph_memory").body
+def test_runner_v2_does_not_capture_while_it_profiles(vllm_tree: Path, harness: ModuleType) -> None:
+    if harness.runner_v2_profiles(vllm_tree):
+        pytest.skip("it does, and is staged; see test_runner_v2.py")
+    body = function_named(vllm_tree / RUNNER_V2, "profile_cudagraph_memory").body
     assert ast.unparse(body[-1]) == "return 0"
     assert "capture" not in ast.unparse(ast.Module(body, [])).replace("captured", "")
+
+
+def contexts_around(function: ast.FunctionDef, call: str) -> list[str]:
+    """The contexts in which a function makes a call, from the outside in."""
+    found = [
+        [ast.unparse(item.context_expr) for item in node.items]
+        for node in ast.walk(function)
+        if isinstance(node, ast.With) and call in ast.unparse(ast.Module(node.body, []))
+    ]
+    return [context for items in found for context in items]
+
+
+@pytest.mark.fix
+def test_runner_v2_names_phase_and_batch(vllm_tree: Path, harness: ModuleType) -> None:
+    if not harness.runner_v2_profiles(vllm_tree):
+        pytest.skip("runner V2 does not capture while it profiles here, and is not staged")
+    profile = function_named(vllm_tree / GRAPHS_V2, "profile_cudagraph_memory")
+    phase = "cudagraph_capture_phase(CapturePhase.PROFILING)"
+    assert phase in contexts_around(profile, "runner.capture_model(")
+    serve = function_named(vllm_tree / RUNNER_V2, "capture_model")
+    for call in ("encoder_runner.capture(", "cudagraph_manager.capture(", "speculator.capture("):
+        assert "persistent_unless_named()" in contexts_around(serve, call)
+    target = next(
+        node
+        for node in class_named(vllm_tree / GRAPHS_V2, "ModelCudaGraphManager").body
+        if isinstance(node, ast.FunctionDef) and node.name == "capture"
+    )
+    batch = "cudagraph_capture_batch(_captured_batch(desc))"
+    assert batch in contexts_around(target, "model(**model_inputs)")
+    # Nowhere else: the speculator's managers share the rest of the class.
+    assert (vllm_tree / GRAPHS_V2).read_text(encoding="utf-8").count(batch) == 1
 
 
 def test_the_drafter_captures_no_graphs_of_its_own(vllm_tree: Path) -> None:
