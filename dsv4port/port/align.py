@@ -4,7 +4,8 @@ Two independent methods, so that a merge can be asked whether its answer hangs o
 
 * PATIENCE anchors on lines that both sides have exactly once, in their longest common order, and
   fills the gaps between anchors with the second method. It follows what a person would say.
-* MINIMAL is a longest common subsequence of all lines: the fewest lines that differ.
+* MINIMAL is a longest common subsequence of all lines: the fewest lines that differ. A gap too
+  large for it is first cut at anchors.
 
 An alignment is a list: the new row of each old row, or -1. Rows are 0-based.
 """
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 
-_LARGEST_GAP = 40_000
+LARGEST_GAP = 40_000
 """Lines of a gap up to which it is aligned by a longest common subsequence (time and memory)."""
 
 
@@ -62,7 +63,7 @@ def _fill(
             continue
         anchors = (
             _anchors(left, right, first, stop, new_first, new_stop)
-            if method is Method.PATIENCE
+            if method is Method.PATIENCE or max(stop - first, new_stop - new_first) > LARGEST_GAP
             else []
         )
         if not anchors:
@@ -119,7 +120,7 @@ def _fill_gap(
     left: list[int], right: list[int], gap: tuple[int, int, int, int], result: Alignment
 ) -> None:
     first, stop, new_first, new_stop = gap
-    if max(stop - first, new_stop - new_first) > _LARGEST_GAP:
+    if max(stop - first, new_stop - new_first) > LARGEST_GAP:
         return
     for row, new_row in common_rows(left[first:stop], right[new_first:new_stop]):
         result[first + row] = new_first + new_row

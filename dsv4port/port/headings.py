@@ -102,7 +102,8 @@ def _plain(line: bytes) -> bytes:
 
 def _section(lines: Sequence[bytes], row: int) -> bytes:
     for at in range(row - 1, max(row - _FAR, 0) - 1, -1):
-        if _is_section(lines[at]):
+        # Most lines are none, and there are many.
+        if lines[at][0] == 0x5B and _is_section(lines[at]):
             return _plain(lines[at])
     return b""
 

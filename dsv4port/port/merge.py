@@ -110,10 +110,13 @@ def regions(edits: Sequence[Edit], alignment: Alignment, target_size: int) -> li
     found: list[Region] = []
     for edit in edits:
         first, stop = edit.first, edit.stop
-        while first > 0 and alignment[first - 1] < 0:
-            first -= 1
-        while stop < len(alignment) and alignment[stop] < 0:
-            stop += 1
+        # Within the region above nothing is to be looked for; each edit would walk all of it.
+        if not found or first >= found[-1].stop:
+            while first > 0 and alignment[first - 1] < 0:
+                first -= 1
+        if not found or stop > found[-1].stop:
+            while stop < len(alignment) and alignment[stop] < 0:
+                stop += 1
         if found and first < found[-1].stop:
             above = found.pop()
             edits_of = (*above.edits, edit)

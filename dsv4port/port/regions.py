@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsv4port.port.align import Alignment, similarity
+from dsv4port.port.align import LARGEST_GAP, Alignment, similarity
 from dsv4port.port.edits import Edit, apply_edits
 from dsv4port.port.merge import Region, Resolution, Verdict
 from dsv4port.port.presence import presence
@@ -182,6 +182,9 @@ def _meet(
     local = [Edit(one.first - first, one.stop - first, one.lines, one.hunk) for one in edits]
     if apply_edits(was, local) == list(became):
         return [_present(edit, start, end) for edit in edits]
+    if max(len(was), len(became)) > LARGEST_GAP:
+        why = "too many lines around it differ to be compared"
+        return [Resolution(tuple(edits), Verdict.CONFLICT, start, end, None, why)]
     result: list[Resolution] = []
     left: list[tuple[Edit, Edit, float]] = []
     for edit, inner in zip(edits, local, strict=True):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsv4port.port.align import Method, align, common_rows
+from dsv4port.port.align import LARGEST_GAP, Method, align, common_rows
 from dsv4port.port.edits import Edit, apply_edits
 from dsv4port.port.file_merge import merge_file
 from dsv4port.port.merge import Verdict, merge, merged_lines, slides
@@ -166,3 +166,23 @@ def test_an_edit_that_slides_says_the_same(
     for edit in edits:
         for other in slides(base, edit):
             assert apply_edits(base, [other]) == apply_edits(base, [edit])
+
+
+def test_a_gap_too_large_for_a_common_subsequence_is_cut_at_unique_lines() -> None:
+    old = [b"%d\n" % row for row in range(LARGEST_GAP + 10)]
+    new = [b"%d\n" % row if row % 7 else b"new %d\n" % row for row in range(LARGEST_GAP + 10)]
+
+    rows = align(old, new, Method.MINIMAL)
+
+    assert rows == [row if row % 7 else -1 for row in range(LARGEST_GAP + 10)]
+
+
+def test_edits_in_a_large_file_written_anew_are_one_conflict() -> None:
+    base = [b"old %d\n" % row for row in range(LARGEST_GAP + 10)]
+    target = [b"new %d\n" % row for row in range(LARGEST_GAP + 10)]
+    edits = [Edit(row, row + 1, (b"patched\n",), 0) for row in range(0, LARGEST_GAP, 50)]
+
+    found = merge(base, edits, target, align(base, target, Method.PATIENCE))
+
+    assert [one.verdict for one in found] == [Verdict.CONFLICT]
+    assert found[0].edits == tuple(edits)
