@@ -150,6 +150,12 @@ class GitSection:
         fields = self.fields
         if not fields:
             return ChangeKind.MODIFY
+        for word in (b"rename", b"copy"):
+            # Git takes the new name from the one line, and the old from elsewhere.
+            if word + b" to " in fields and word + b" from " not in fields:
+                raise self._fail(
+                    word + b" to ", f"{word.decode()} without a '{word.decode()} from' line"
+                )
         kinds = [kind for key, kind in _KIND_OF if key in fields]
         if not kinds:
             return ChangeKind.MODIFY
