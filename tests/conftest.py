@@ -9,7 +9,6 @@ import pytest
 from hypothesis import settings
 from support.synthetic import SyntheticProject, demo_project
 
-
 # A gate must not pass or fail by luck: the same examples each time. New ones are looked for with
 # HYPOTHESIS_PROFILE=search.
 settings.register_profile("gate", derandomize=True)
