@@ -19,6 +19,7 @@ from types import ModuleType
 
 import pytest
 
+from dsv4port.testing.checks_in_tree import missing_packages, run_file
 from dsv4port.testing.hardware import DEVICES, cuda_capability, leave_out, musa_present
 from dsv4port.testing.isolation import foreign_vllm, require_tree
 from dsv4port.testing.ranks import RankResult, run_two_ranks
@@ -144,6 +145,27 @@ def triton_interpreter() -> None:
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         pytest.fail("Triton was imported to compile: set TRITON_INTERPRET=1 first", pytrace=False)
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(scope="module")
+def run_checks(
+    request: pytest.FixtureRequest, vllm_tree: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str, str]]:
+    """Run a file of checks beside the test on the tree: each check's traceback, "" where it held.
+
+    The test is skipped where what the tree imports is not installed.
+    """
+    if missing := missing_packages():
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    done: dict[str, dict[str, str]] = {}
+
+    def run(file: str) -> dict[str, str]:
+        if file not in done:
+            folder = tmp_path_factory.mktemp("triton")
+            done[file] = run_file(request.path.parent / file, vllm_tree, folder)
+        return done[file]
+
+    return run
 
 
 @pytest.fixture
