@@ -22,22 +22,26 @@ def missing_packages() -> list[str]:
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 
-def run_file(file: Path, tree: Path, folder: Path) -> dict[str, str]:
+def run_file(file: Path, tree: Path, folder: Path, **variables: str) -> dict[str, str]:
     """Run a file of checks on the CPU, kernels interpreted; `folder` takes what Triton writes.
 
-    Modules beside the file can be imported by it.
+    Modules beside the file can be imported by it. `variables` are added to its environment.
 
     Raises:
         AssertionError: the file itself failed; with the end of what it said.
     """
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tree), str(file.parent)]),
-        "TRITON_INTERPRET": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TRITON_CACHE_DIR": str(folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
+    environment = (
+        os.environ
+        | variables
+        | {
+            "PYTHONPATH": os.pathsep.join([str(tree), str(file.parent)]),
+            "TRITON_INTERPRET": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TRITON_CACHE_DIR": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "VLLM_LOGGING_LEVEL": "ERROR",
+        }
+    )
     result = subprocess.run(
         [sys.executable, str(file)],
         env=environment,

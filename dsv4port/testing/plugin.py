@@ -150,19 +150,20 @@ def triton_interpreter() -> None:
 @pytest.fixture(scope="module")
 def run_checks(
     request: pytest.FixtureRequest, vllm_tree: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], dict[str, str]]:
+) -> Callable[..., dict[str, str]]:
     """Run a file of checks beside the test on the tree: each check's traceback, "" where it held.
 
-    The test is skipped where what the tree imports is not installed.
+    Further keywords are environment variables. The test is skipped where what the tree imports is
+    not installed.
     """
     if missing := missing_packages():
         pytest.skip(f"not installed: {', '.join(missing)}")
     done: dict[str, dict[str, str]] = {}
 
-    def run(file: str) -> dict[str, str]:
+    def run(file: str, **variables: str) -> dict[str, str]:
         if file not in done:
             folder = tmp_path_factory.mktemp("triton")
-            done[file] = run_file(request.path.parent / file, vllm_tree, folder)
+            done[file] = run_file(request.path.parent / file, vllm_tree, folder, **variables)
         return done[file]
 
     return run

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -26,30 +22,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def results(vllm_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    cache = tmp_path_factory.mktemp("triton")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(vllm_tree), str(Path(__file__).parent)]),
-        "VLLM_USE_BREAKABLE_CUDAGRAPH": "1",
-        "TRITON_INTERPRET": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TRITON_CACHE_DIR": str(cache),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
-    result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("captured_region_checks.py"))],
-        env=environment,
-        cwd=cache,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    loaded = json.loads(result.stdout.splitlines()[-1])
-    assert isinstance(loaded, dict)
-    return loaded
+def results(run_checks: Callable[..., dict[str, str]]) -> dict[str, str]:
+    return run_checks("captured_region_checks.py", VLLM_USE_BREAKABLE_CUDAGRAPH="1")
 
 
 @pytest.mark.parametrize(
