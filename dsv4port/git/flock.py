@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
+
+_PAUSE = 0.05
+"""Seconds between two tries."""
 
 
 def open_lock(file: Path) -> int:
@@ -29,5 +33,9 @@ def take(descriptor: int) -> bool:
 
 
 def wait_for(descriptor: int) -> None:
-    """Take the lock as soon as nobody else holds it. Raises OSError without locks."""
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    """Take the lock soon after nobody else holds it. Raises OSError without locks.
+
+    It asks again and again: a blocking call would sleep through a Ctrl-C that came just before it.
+    """
+    while not take(descriptor):
+        time.sleep(_PAUSE)
